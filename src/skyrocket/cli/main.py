@@ -26,12 +26,23 @@ COMMANDS: Final = {
         "skyrocket.cli.messages.consume:app",
         "Print messages as they arrive, one per line; with --json, one JSON document per line.",
     ),
-    "query": LazyCommand("skyrocket.cli.messages.query:app", "Find messages by key, by id, or by queue offset."),
-    "offset": LazyCommand("skyrocket.cli.admin.offset:app", "Show, reset and clone the offsets of consumer groups."),
-    "cluster": LazyCommand("skyrocket.cli.admin.cluster:app", "Show brokers, their state and their settings; change settings."),
+    "tail": LazyCommand(
+        "skyrocket.cli.messages.tail:app",
+        "Follow a topic: print messages as they arrive, until Ctrl-C. It joins no group and stores no offset.",
+    ),
+    "query": LazyCommand("skyrocket.cli.messages.query:app", "Find messages by key, id, queue offset or time; show their trace."),
+    "dlq": LazyCommand("skyrocket.cli.messages.dlq:app", "List, show, resend and export dead letters."),
+    "offset": LazyCommand("skyrocket.cli.admin.offset:app", "Show, reset, skip and clone the offsets of consumer groups."),
+    "cluster": LazyCommand("skyrocket.cli.admin.cluster:app", "Show brokers, their state and connected producers."),
+    "config": LazyCommand("skyrocket.cli.admin.config:app", "Show and change settings of brokers and nameservers."),
     "acl": LazyCommand("skyrocket.cli.admin.acl:app", "Manage users and their rules, at brokers with access control."),
+    "bench": LazyCommand(
+        "skyrocket.cli.messages.bench:app",
+        "Measure a cluster with a quick load: rate and latencies of sends, and of messages from send to consumer.",
+    ),
+    "profile": LazyCommand("skyrocket.cli.admin.profile:app", "List and show your profiles: named clusters for --cluster."),
     "store": LazyCommand(
-        "skyrocket.cli.files.store:app", "Verify or dump a store directory, ours or Apache's. Read-only, and no broker is needed."
+        "skyrocket.cli.files.store:app", "Verify, dump or repair a store directory, ours or Apache's. No broker is needed."
     ),
     "pipeline": LazyCommand("skyrocket.cli.pipeline_jobs.jobs:app", "Run jobs: archive, replay, audit, backlog, dead letters."),
     "protocol": LazyCommand(
@@ -80,11 +91,14 @@ def overview() -> str:
             "  skyrocket send orders --body hello --tag paid --key o-7",
             "  skyrocket consume orders --group coupons --from first",
             "  skyrocket query key orders o-7",
+            "  skyrocket tail orders                follow a topic without a group",
             "  skyrocket group list, skyrocket offset reset coupons orders --to first, skyrocket cluster show",
+            "  skyrocket dlq list, skyrocket config show BROKER, skyrocket bench, skyrocket profile list",
             "",
             "Files and frames",
             "  skyrocket store verify DIR           check a store directory for damage",
             "  skyrocket store dump DIR --json      print its messages",
+            "  skyrocket store repair DIR           make its queues and index again from the log",
             "  skyrocket protocol decode HEX        decode a captured frame",
             "",
             "Jobs",

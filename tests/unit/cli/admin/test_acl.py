@@ -65,10 +65,10 @@ def test_users_are_created_changed_shown_and_deleted(shell: Shell, broker: Skyro
     shell.says("acl", "update-user", "ann", "--disable", "--super")
     assert shell.json("acl", "get-user", "ann") == {"name": "ann", "isSuper": True, "isEnabled": False}
     shell.says("acl", "update-user", "ann", "--enable", "--normal", "--password", "another")
-    assert Shell(broker.nameserver, "ann", "another").run("topic", "create", "orders").exit_code == 1
-    shell.says("acl", "delete-user", "ann")
-    shell.says("acl", "delete-user", "bob")
-    again = shell.run("acl", "delete-user", "ann")
+    assert Shell(broker.nameserver, "ann", "another").run("topic", "create", "orders").exit_code == 4
+    shell.says("acl", "delete-user", "ann", "--yes")
+    shell.says("acl", "delete-user", "bob", "--yes")
+    again = shell.run("acl", "delete-user", "ann", "--yes")
     assert (again.exit_code, again.stderr) == (1, "There is no user 'ann'.\n")
     assert shell.run("acl", "update-user", "root").exit_code == 2
 
@@ -86,9 +86,9 @@ def test_rules_are_created_shown_and_deleted_and_count(shell: Shell, broker: Sky
     assert "the decision is deny" in carl.run("send", "carls", "--body", "hello").stderr
     assert len(shell.json("acl", "get", "carl")) == 3
     assert [rule["resource"] for rule in shell.json("acl", "list", "-r", "carls")] == ["Topic:carls"]
-    shell.says("acl", "delete", "carl", "-r", "Topic:carls")
+    shell.says("acl", "delete", "carl", "-r", "Topic:carls", "--yes")
     carl.says("send", "carls", "--body", "hello")
-    shell.says("acl", "delete", "carl")
+    shell.says("acl", "delete", "carl", "--yes")
     assert shell.says("acl", "get", "carl") == "There are no such rules.\n"
 
 
@@ -115,7 +115,7 @@ def test_plain_acl_is_converted_and_applied_without_showing_a_secret(shell: Shel
 
 
 def test_no_secret_is_shown_by_the_broker_or_in_its_files(shell: Shell, broker: Skyrocket):
-    settings = shell.json("cluster", "config", broker.address)
+    settings = shell.json("config", "show", broker.address)
     assert settings["initAuthenticationUser"] == ""
     assert settings["authenticationEnabled"] == "true"
     store = broker.data / "store"
