@@ -432,6 +432,22 @@ def test_consume_ends_quietly_when_it_is_interrupted(broker: SyncBroker):
         assert process.stderr.read() == b""
 
 
+def test_tail_prints_what_arrives_and_ends_quietly_when_it_is_interrupted(broker: SyncBroker):
+    shell = Shell(broker.nameserver)
+    shell.says("topic", "create", "followed", "--queues", "2")
+    shell.says("send", "followed", "--body", "before")
+    with started("tail", "followed", "--from", "first", "-n", broker.nameserver) as process:
+        assert process.stdout is not None
+        assert b"before" in process.stdout.readline()
+        for number in range(3):  # it waits for each of them at the broker
+            shell.says("send", "followed", "--body", f"m{number}")
+            assert f"m{number}".encode() in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == INTERRUPTED
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
 def test_a_closed_pipe_is_not_an_error(broker: SyncBroker):
     Shell(broker.nameserver).says("send", "pipes", "--body", "x" * 1000, "--count", "300")
     with started("consume", "pipes", "-n", broker.nameserver) as process:

@@ -34,6 +34,9 @@ def repair(
         Path | None,
         typer.Option("-c", "--config", metavar="FILE", help="The broker's broker.conf, for sizes that no file shows any more."),
     ] = None,
+    default_sizes: Annotated[
+        bool, typer.Option("--default-sizes", help="The broker's files have the default sizes, if no file shows it any more.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Make queues and index again although nothing is wrong.")] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
@@ -45,12 +48,13 @@ def repair(
     What is replaced or cut is kept in DIR/repaired-TIME. The exit code is 1 when findings are left.
     """
     try:
-        work = OfflineRepair(directory, commit_log=commit_log, config=_read_config(config))
+        work = OfflineRepair(directory, commit_log=commit_log, config=_read_config(config, default_sizes=default_sizes))
         work.check_unused()
+        work.find_config()
         with show_progress("reading the log", is_shown=is_terminal()) as on_progress:
             state = work.look(lambda count: on_progress(JobProgress("reading the log", count)))
             findings = _find(directory, commit_log)
-        if not (findings or state.damaged or state.tail_bytes or force):
+        if state.is_closed and not (findings or state.damaged or state.tail_bytes or force):
             typer.echo(to_json(_document(state, findings)) if as_json else f"Nothing in {directory} needs a repair.")
             return
         plan = _plan(directory, state, findings)
@@ -59,7 +63,7 @@ def repair(
             typer.echo(to_json(dry.document) if as_json else dry.text)
             return
         with show_progress("writing queues and index", is_shown=is_terminal()):
-            done = work.run(state, f"repaired-{datetime.fromtimestamp(time.time(), UTC):%Y%m%dT%H%M%SZ}")
+            done = work.run(state, f"{datetime.fromtimestamp(time.time(), UTC):%Y%m%dT%H%M%SZ}")
             left = _find(directory, commit_log)
     except (StoreError, SettingsError) as error:
         typer.echo(str(error), err=True)
@@ -76,9 +80,9 @@ def repair(
         raise typer.Exit(FAILED)
 
 
-def _read_config(path: Path | None) -> StoreConfig | None:
+def _read_config(path: Path | None, *, default_sizes: bool) -> StoreConfig | None:
     if path is None:
-        return None
+        return StoreConfig() if default_sizes else None
     from skyrocket.broker.settings import BrokerSettings  # noqa: PLC0415 — a repair without broker.conf needs no broker
 
     settings = BrokerSettings()
@@ -92,6 +96,8 @@ def _find(directory: Path, commit_log: Path | None) -> list[str]:
 
 def _plan(directory: Path, state: LogState, findings: list[str]) -> Plan:
     steps = [f"Queues and index of {directory} will be made again from the {state.messages:,} messages of the log."]
+    if not state.is_closed:
+        steps.insert(0, "The store was not closed.")
     if state.damaged:
         size = sum(each.size for each in state.damaged)
         steps.append(f"{len(state.damaged)} damaged ranges of the log, {size:,} bytes, will be set aside in 'damaged'.")
@@ -106,6 +112,7 @@ def _document(state: LogState, findings: list[str]) -> dict[str, Any]:
         "damaged": [{"offset": each.offset, "bytes": each.size} for each in state.damaged],
         "logEnd": state.end,
         "tailBytes": state.tail_bytes,
+        "isClosed": state.is_closed,
         "findings": findings,
     }
 

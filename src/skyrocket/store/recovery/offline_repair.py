@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -23,12 +22,13 @@ from skyrocket.store.files import Disk
 from skyrocket.store.ledger.layout import find_paths
 from skyrocket.store.log.scan import DamagedRange, FoundRecord, last_byte_set
 from skyrocket.store.message_store import OUR_ABORT, MessageStore
-from skyrocket.store.offline.offline_index import infer_index_sizes
+from skyrocket.store.offline.offline_index import IndexSizes, infer_index_sizes
 from skyrocket.store.offline.offline_store import OfflineStore
 from skyrocket.store.queues.consume_queue import ENTRY
 from skyrocket.store.recovery.checkpoint import Checkpoint, CheckpointFile
 from skyrocket.store.recovery.recovery import RecoveryResult
 
+REPAIRED_PREFIX: Final = "repaired-"  # of the directories for what repairs moved or cut
 _FOREIGN_ABORT: Final = b"repair\n"  # another program has written the store: checksums of ours do not count
 _INDEX_NAME: Final = re.compile(r"\d{17}")
 _COPY_BYTES: Final = 1024 * 1024
@@ -46,6 +46,7 @@ class LogState:
     damaged: tuple[DamagedRange, ...]  # with sound messages behind them
     end: int  # behind the last sound message
     tail_bytes: int  # behind the end: a message that was not written wholly
+    is_closed: bool  # by its broker; otherwise queues and index may lack messages of the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,9 @@ class OfflineRepair:
     """Repairs one store directory. `look` changes nothing."""
 
     def __init__(self, root: Path | str, *, commit_log: Path | str | None = None, config: StoreConfig | None = None) -> None:
-        """`config` has the sizes of files that the directory does not show, because all of a kind are lost."""
+        """`config` has the sizes of files for a directory that does not show them, because all of a kind are lost."""
         self._commit_log = commit_log
-        self._config = config or StoreConfig()
+        self._config = config
         self.paths = find_paths(Disk(), root, commit_log)
         if self.paths.ledger_id is not None:
             raise StoreFormatError(
@@ -109,7 +110,8 @@ class OfflineRepair:
             trailing = damaged[-1] if damaged and damaged[-1].offset + damaged[-1].size >= end else None
             end = end if trailing is None else trailing.offset
             tail_bytes = sum(stop - begin for _, begin, stop in self._tail_ranges(store, end))
-        return LogState(messages, tuple(each for each in damaged if each is not trailing), end, tail_bytes)
+            is_closed = not store.is_open
+        return LogState(messages, tuple(each for each in damaged if each is not trailing), end, tail_bytes, is_closed)
 
     def _tail_ranges(self, store: OfflineStore, end: int) -> list[tuple[int, int, int]]:
         """Return (start of the segment, begin, stop) of the bytes behind `end` that are not zero."""
@@ -123,13 +125,13 @@ class OfflineRepair:
                     found.append((start, begin, stop))
         return found
 
-    def run(self, state: LogState, name: str) -> RepairResult:
-        """Repair. `state` is what `look` has found; `name` names the directory for what is moved or cut."""
+    def run(self, state: LogState, time_text: str) -> RepairResult:
+        """Repair. `state` is what `look` has found; `time_text` names the directory for what is moved or cut."""
         release = self._take_lock()
-        aside = f"{self.paths.root}/{name}"
+        aside = f"{self.paths.root}/{REPAIRED_PREFIX}{time_text}"
         try:
             disk = _LockedDisk(release)
-            config = self._find_config(disk)
+            config = self.find_config()
             kept = self._keep_tail(state.end, aside)
             checkpoint = CheckpointFile(disk, self.paths.checkpoint).read()
             has_abort = disk.exists(self.paths.abort)
@@ -179,24 +181,56 @@ class OfflineRepair:
             disk.sync_directory(directory)
         return kept
 
-    def _find_config(self, disk: Disk) -> StoreConfig:
-        """Return the sizes that the files have. Files that are written again must have them too: a broker expects them."""
-        config = self._config
+    def find_config(self) -> StoreConfig:
+        """Return the sizes that the files have: those that are written again must have them too, or no broker opens the store.
+
+        Raise StoreFormatError when no file of a kind is left, and the caller gave no sizes.
+        """
+        disk, config = Disk(), self._config or StoreConfig()
         with OfflineStore(self.paths.root, commit_log=self._commit_log) as store:
-            if store.log.segment_bytes:
-                config = replace(config, segment_bytes=store.log.segment_bytes)
-            for key in store.queue_keys():
-                directory = f"{self.paths.consume_queues}/{key.topic}/{key.queue_id}"
-                sizes = [disk.size(f"{directory}/{name}") for name in disk.names(directory)]
-                if sizes and sizes[0] >= ENTRY.size:
-                    config = replace(config, queue_entries_per_file=sizes[0] // ENTRY.size)
-                    break
-        for name in filter(_INDEX_NAME.fullmatch, disk.names(self.paths.index)):
-            path = f"{self.paths.index}/{name}"
-            with suppress(StoreFormatError):  # a damaged one: the next may tell
-                slots, entries = infer_index_sizes(path, disk.open(path, writable=False))
-                return replace(config, index_slots=slots, index_entries=entries)
-        return config
+            segment_bytes, indexed = store.log.segment_bytes, store.checkpoint.index_timestamp > 0
+        # A repair that was killed has moved them.
+        earlier = [f"{self.paths.root}/{name}" for name in disk.names(self.paths.root) if name.startswith(REPAIRED_PREFIX)]
+        folders = [self.paths.root, *reversed(earlier)]
+        entries = next(filter(None, (_find_queue_entries(disk, f"{folder}/consumequeue") for folder in folders)), None)
+        sizes = next(filter(None, (_find_index_sizes(disk, f"{folder}/index") for folder in folders)), None)
+        if self._config is None and ((entries is None and segment_bytes) or (sizes is None and indexed)):
+            lost = "consume queue" if entries is None else "index"
+            raise StoreFormatError(
+                f"No {lost} file is left in {self.paths.root} that shows its size. Give the broker's settings with --config "
+                f"broker.conf, or --default-sizes if it has the default ones."
+            )
+        if segment_bytes:
+            config = replace(config, segment_bytes=segment_bytes)
+        if entries is not None:
+            config = replace(config, queue_entries_per_file=entries)
+        if sizes is not None:
+            return replace(config, index_slots=sizes.slots, index_entries=sizes.entries)
+        return config if self._config is not None else replace(config, index_enabled=False)  # it never had one
+
+
+def _find_queue_entries(disk: Disk, directory: str) -> int | None:
+    """Return how many entries a file of a consume queue has; None when there is no file."""
+    for topic in disk.names(directory):
+        for queue in disk.names(f"{directory}/{topic}"):
+            for name in disk.names(f"{directory}/{topic}/{queue}"):
+                if (size := disk.size(f"{directory}/{topic}/{queue}/{name}")) >= ENTRY.size:
+                    return size // ENTRY.size
+    return None
+
+
+def _find_index_sizes(disk: Disk, directory: str) -> IndexSizes | None:
+    """Return the slots and entries of an index file; None when there is no file that tells them."""
+    for name in filter(_INDEX_NAME.fullmatch, disk.names(directory)):
+        path = f"{directory}/{name}"
+        file = disk.open(path, writable=False)
+        try:
+            return infer_index_sizes(path, file)
+        except StoreFormatError:  # a damaged one: the next may tell
+            continue
+        finally:
+            file.close()
+    return None
 
 
 def _from_the_start(checkpoint: Checkpoint) -> Checkpoint:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,20 @@ def test_users_are_created_changed_shown_and_deleted(shell: Shell, broker: Skyro
     again = shell.run("acl", "delete-user", "ann", "--yes")
     assert (again.exit_code, again.stderr) == (1, "There is no user 'ann'.\n")
     assert shell.run("acl", "update-user", "root").exit_code == 2
+
+
+def test_a_profile_signs_with_the_secret_that_a_command_gives(broker: Skyrocket, tmp_path: Path):
+    command = json.dumps([sys.executable, "-c", f"print({ROOT['password']!r})"])
+    file = tmp_path / "config.toml"
+    file.write_text(
+        f'[clusters.guarded]\nnamesrv = "{broker.nameserver}"\naccess-key = "root"\nsecret-key-command = {command}\n'
+        f'[clusters.wrong]\nnamesrv = "{broker.nameserver}"\naccess-key = "root"\nsecret-key-env = "WRONG"\n'
+    )
+    environment = {"SKYROCKET_CONFIG": str(file), "WRONG": "not-it", "ROCKETMQ_ACCESS_KEY": "", "ROCKETMQ_SECRET_KEY": ""}
+    users = CliRunner().invoke(app, ["acl", "list-users", "--cluster", "guarded"], env=environment)
+    assert (users.exit_code, "root" in users.stdout) == (0, True)
+    refused = CliRunner().invoke(app, ["acl", "list-users", "--cluster", "wrong"], env=environment)
+    assert refused.exit_code == 4, refused.output
 
 
 def test_rules_are_created_shown_and_deleted_and_count(shell: Shell, broker: Skyrocket):

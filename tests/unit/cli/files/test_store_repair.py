@@ -11,7 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from skyrocket.cli.files.store import app
+from skyrocket.client import sync as sync_client
 from skyrocket.store.files import Disk
+from skyrocket.store.recovery.recovery import Recovery
+from skyrocket.testing import sync
 from tests.support.ledgers import golden_ledger
 from tests.support.sample_stores import fingerprint, flip, golden_store, sample_store
 
@@ -69,7 +72,13 @@ def test_lost_queues_and_index_are_made_again(store: Path):
     for name in ("consumequeue", "index"):
         shutil.rmtree(store / name)
     assert run("verify", store)[0] == 1
-    done = run_json("repair", store, "--yes")
+    code, out, err = run("repair", store, "--yes")
+    assert (code, out) == (2, "")
+    assert err.startswith(
+        f"No consume queue file is left in {store} that shows its size. Give the broker's settings with --config"
+    )
+    assert not list(store.glob("repaired-*"))
+    done = run_json("repair", store, "--yes", "--default-sizes")
     assert (done["messages"], done["left"]) == (COUNT, [])
     assert run("verify", store)[0] == 0
     assert dump(store) == messages
@@ -82,7 +91,8 @@ def test_lost_queues_and_index_are_made_again(store: Path):
 
 
 def test_a_dry_run_says_what_is_wrong_and_changes_nothing(store: Path):
-    shutil.rmtree(store / "consumequeue")
+    one = next(path for path in (store / "consumequeue").rglob("*") if path.is_file())
+    one.unlink()
     before = content(store)
     plan = run_json("repair", store, "--dry-run")
     assert plan["dryRun"] is True
@@ -138,20 +148,60 @@ def test_what_is_replaced_is_kept_aside(store: Path):
 
 
 def test_a_store_that_a_broker_has_open_is_refused(store: Path):
-    shutil.rmtree(store / "consumequeue")
     release = Disk().lock(str(store / "lock"))
     assert release is not None
-    code, out, err = run("repair", store, "--yes")
+    code, out, err = run("repair", store, "--yes", "--force")
     assert (code, out, err) == (2, "", f"A broker has the store in {store} open. Stop it first.\n")
     release()
-    assert run("repair", store, "--yes")[0] == 0
+    assert run("repair", store, "--yes", "--force")[0] == 0
+
+
+def test_a_repair_that_was_killed_is_repeated(store: Path, monkeypatch: pytest.MonkeyPatch):
+    messages = dump(store)
+    queues = content(store / "consumequeue")
+
+    def die(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recovery, "run", die)
+        assert run("repair", store, "--yes", "--force")[0] != 0
+    assert not (store / "consumequeue").exists()
+    done = run_json("repair", store, "--yes")
+    assert (done["messages"], done["left"]) == (COUNT, [])
+    assert dump(store) == messages
+    assert content(store / "consumequeue") == queues
+
+
+def test_a_broker_serves_what_was_repaired_and_keeps_the_repair_out_while_it_runs(tmp_path: Path):
+    with sync.LocalBroker(folder=tmp_path) as broker:
+        broker.create_topic("orders", queues=2)
+        with sync_client.Producer(broker.nameserver) as producer:
+            for number in range(20):
+                producer.send(sync_client.Message("orders", b"%d" % number, keys=[f"o-{number}"]))
+        (log,) = tmp_path.rglob("commitlog")
+        store = log.parent
+        code, _, err = run("repair", store, "--yes", "--force")
+        assert (code, err) == (2, f"A broker has the store in {store} open. Stop it first.\n")
+        with sync_client.Admin(broker.nameserver) as admin:
+            settings = admin.cluster.config("broker-a")
+    shutil.rmtree(store / "index")
+    shutil.rmtree(store / "consumequeue")
+    names = ("mappedFileSizeConsumeQueue", "maxHashSlotNum", "maxIndexNum")
+    conf = tmp_path / "broker.conf"
+    conf.write_text("".join(f"{name}={settings[name]}\n" for name in names))
+    assert run_json("repair", store, "--yes", "--config", conf)["left"] == []
+    with sync.LocalBroker(folder=tmp_path) as broker:
+        assert sorted(int(message.body) for message in broker.messages("orders")) == list(range(20))
+        with sync_client.Admin(broker.nameserver) as admin:
+            assert [one.body for one in admin.messages.by_key("orders", "o-7")] == [b"7"]
 
 
 def test_apaches_store_is_repaired(tmp_path: Path):
     store = golden_store(tmp_path)
     messages = dump(store)
     shutil.rmtree(store / "consumequeue")
-    assert run_json("repair", store, "--yes")["left"] == []
+    assert run_json("repair", store, "--yes", "--default-sizes")["left"] == []
     assert dump(store) == messages
 
 
