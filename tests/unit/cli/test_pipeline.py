@@ -12,8 +12,9 @@ import typer
 from typer.testing import CliRunner, Result
 
 from skyrocket.cli.main import app
-from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, _progress_bar, cluster_options_of, pipeline_job
+from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, cluster_options_of, pipeline_job
 from skyrocket.cli.pipeline_jobs.jobs import JOBS
+from skyrocket.cli.progress_bar import show_progress
 from skyrocket.pipelines.errors import ArchiveError, ArgumentError
 from skyrocket.pipelines.progress import JobProgress
 from tests.support.startup import imported_by
@@ -180,7 +181,7 @@ def test_lines_below_the_bar_are_shown_on_a_terminal_and_go_with_it(
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
-    with _progress_bar("starting", is_shown=True) as on_progress:
+    with show_progress("starting", is_shown=True) as on_progress:
         on_progress(JobProgress("draining", 3, 9, "sign-ups", ("waiting: sms 12", "[not markup]")))
     shown = capsys.readouterr().err
     for text in ("draining", "3 of 9 sign-ups", "waiting: sms 12", "[not markup]"):

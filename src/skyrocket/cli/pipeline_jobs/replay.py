@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skyrocket.cli.cluster_command import refuse
+from skyrocket.cli.cluster_command import TIME_HELP, refuse
 from skyrocket.cli.output import format_table
-from skyrocket.cli.pipeline_jobs.job_command import TIME_HELP, JobOptions, JobResult, cluster_options_of, parse_ms, pipeline_job
+from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, cluster_options_of, parse_ms, pipeline_job
 
 if TYPE_CHECKING:
     from skyrocket.pipelines.replay.job import ReplaySource, ReplaySummary
@@ -106,7 +106,7 @@ def _source(archive: Path | None, store: Path | None, topic: str | None) -> Repl
 def _target_cluster(namesrv: str | None, about: dict[str, Any]) -> dict[str, str] | None:
     """Return the options of the target cluster; None for the cluster of the source."""
     if namesrv is not None:
-        return cluster_options_of(namesrv=namesrv, **about)
+        return cluster_options_of(namesrv=namesrv, **about, environment={})  # its variables are those of the source
     if any(about.values()):
         refuse("Options about the target's cluster need --to-namesrv.")
     return None

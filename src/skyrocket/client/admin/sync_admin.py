@@ -98,6 +98,7 @@ class SyncMessageAdmin(SyncAdminPart[MessageAdmin]):
     retry_dead_letter = _blocking(MessageAdmin.retry_dead_letter)
     read = _blocking_iterator(MessageAdmin.read)
     read_queue = _blocking_iterator(MessageAdmin.read_queue)
+    follow = _blocking_iterator(MessageAdmin.follow)
 
 
 class SyncClusterAdmin(SyncAdminPart[ClusterAdmin]):

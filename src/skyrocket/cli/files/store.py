@@ -1,9 +1,10 @@
-"""`skyrocket store`: verify or dump a store directory, ours or Apache's. The commands never change the directory."""
+"""`skyrocket store`: verify, dump or repair a store directory, ours or Apache's. Only `repair` changes the directory."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -12,6 +13,10 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import typer
 
+from skyrocket.cli.files.store_repair import repair
+from skyrocket.cli.output import to_json
+from skyrocket.cli.progress_bar import is_terminal, show_progress
+from skyrocket.pipelines.progress import JobProgress, watching
 from skyrocket.protocol.crc import crc32
 from skyrocket.protocol.message.properties import KEY_SEPARATOR, KEYS, TAGS
 from skyrocket.store.errors import StoreError
@@ -23,6 +28,7 @@ from skyrocket.store.offline.verify import verify as findings_of
 from skyrocket.store.queues.consume_queues import QueueKey
 
 app = typer.Typer()
+app.command()(repair)
 
 SOMETHING_WRONG = 1
 NO_STORE = 2
@@ -47,6 +53,7 @@ def verify(
     index_slots: Annotated[int, typer.Option(help="Slots of an index file, if the file does not show it.")] = 0,
     index_entries: Annotated[int, typer.Option(help="Entries of an index file, if the file does not show it.")] = 0,
     commit_log: CommitLogDirectory = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each finding, and one for the sum.")] = False,
 ) -> None:
     """Check CRCs and positions in the log, and the consume queues and index against it.
 
@@ -55,12 +62,20 @@ def verify(
     verified = VerifyCounts()
     sizes = IndexSizes(index_slots, index_entries) if index_slots and index_entries else None
     count = 0
+    found = findings_of(directory, commit_log=commit_log, index_sizes=sizes, verified=verified)
     try:
-        for finding in findings_of(directory, commit_log=commit_log, index_sizes=sizes, verified=verified):
-            count += 1
-            typer.echo(str(finding))
+        with (
+            show_progress("verifying", is_shown=is_terminal()) as on_progress,
+            watching(lambda: JobProgress("verifying", verified.messages), on_progress),
+        ):
+            for finding in found:
+                count += 1
+                typer.echo(to_json(finding._asdict()) if as_json else str(finding))
     except StoreError as error:
         _refuse(error)
+    if as_json:
+        typer.echo(to_json({"findings": count, **asdict(verified)}))
+        raise typer.Exit(SOMETHING_WRONG if count else 0)
     checked = f"{verified.messages} messages, {verified.queues} queues, {verified.index_entries} index entries"
     if count:
         typer.echo(f"{count} findings in {directory}; {checked} were checked.", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,12 +66,26 @@ def test_users_are_created_changed_shown_and_deleted(shell: Shell, broker: Skyro
     shell.says("acl", "update-user", "ann", "--disable", "--super")
     assert shell.json("acl", "get-user", "ann") == {"name": "ann", "isSuper": True, "isEnabled": False}
     shell.says("acl", "update-user", "ann", "--enable", "--normal", "--password", "another")
-    assert Shell(broker.nameserver, "ann", "another").run("topic", "create", "orders").exit_code == 1
-    shell.says("acl", "delete-user", "ann")
-    shell.says("acl", "delete-user", "bob")
-    again = shell.run("acl", "delete-user", "ann")
+    assert Shell(broker.nameserver, "ann", "another").run("topic", "create", "orders").exit_code == 4
+    shell.says("acl", "delete-user", "ann", "--yes")
+    shell.says("acl", "delete-user", "bob", "--yes")
+    again = shell.run("acl", "delete-user", "ann", "--yes")
     assert (again.exit_code, again.stderr) == (1, "There is no user 'ann'.\n")
     assert shell.run("acl", "update-user", "root").exit_code == 2
+
+
+def test_a_profile_signs_with_the_secret_that_a_command_gives(broker: Skyrocket, tmp_path: Path):
+    command = json.dumps([sys.executable, "-c", f"print({ROOT['password']!r})"])
+    file = tmp_path / "config.toml"
+    file.write_text(
+        f'[clusters.guarded]\nnamesrv = "{broker.nameserver}"\naccess-key = "root"\nsecret-key-command = {command}\n'
+        f'[clusters.wrong]\nnamesrv = "{broker.nameserver}"\naccess-key = "root"\nsecret-key-env = "WRONG"\n'
+    )
+    environment = {"SKYROCKET_CONFIG": str(file), "WRONG": "not-it", "ROCKETMQ_ACCESS_KEY": "", "ROCKETMQ_SECRET_KEY": ""}
+    users = CliRunner().invoke(app, ["acl", "list-users", "--cluster", "guarded"], env=environment)
+    assert (users.exit_code, "root" in users.stdout) == (0, True)
+    refused = CliRunner().invoke(app, ["acl", "list-users", "--cluster", "wrong"], env=environment)
+    assert refused.exit_code == 4, refused.output
 
 
 def test_rules_are_created_shown_and_deleted_and_count(shell: Shell, broker: Skyrocket):
@@ -86,9 +101,9 @@ def test_rules_are_created_shown_and_deleted_and_count(shell: Shell, broker: Sky
     assert "the decision is deny" in carl.run("send", "carls", "--body", "hello").stderr
     assert len(shell.json("acl", "get", "carl")) == 3
     assert [rule["resource"] for rule in shell.json("acl", "list", "-r", "carls")] == ["Topic:carls"]
-    shell.says("acl", "delete", "carl", "-r", "Topic:carls")
+    shell.says("acl", "delete", "carl", "-r", "Topic:carls", "--yes")
     carl.says("send", "carls", "--body", "hello")
-    shell.says("acl", "delete", "carl")
+    shell.says("acl", "delete", "carl", "--yes")
     assert shell.says("acl", "get", "carl") == "There are no such rules.\n"
 
 
@@ -115,7 +130,7 @@ def test_plain_acl_is_converted_and_applied_without_showing_a_secret(shell: Shel
 
 
 def test_no_secret_is_shown_by_the_broker_or_in_its_files(shell: Shell, broker: Skyrocket):
-    settings = shell.json("cluster", "config", broker.address)
+    settings = shell.json("config", "show", broker.address)
     assert settings["initAuthenticationUser"] == ""
     assert settings["authenticationEnabled"] == "true"
     store = broker.data / "store"

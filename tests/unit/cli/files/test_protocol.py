@@ -46,6 +46,15 @@ def test_a_request_is_decoded():
     assert "b: 'GoldenTopicJ'" in result.output
 
 
+def test_a_frame_is_decoded_as_json():
+    request = json.loads(run("protocol", "decode", golden(310, "request"), "--json").output)
+    assert (request["kind"], request["code"], request["name"]) == ("request", 310, "SEND_MESSAGE_V2")
+    assert request["fields"]["b"] == "GoldenTopicJ"
+    response = json.loads(run("protocol", "decode", "--asked", "208", golden(208, "response"), "--json").output)
+    assert (response["kind"], response["name"]) == ("response", "SUCCESS")
+    assert "ConsumeStats" in response["body"]
+
+
 def test_a_response_is_decoded_by_the_code_of_its_request():
     result = run("protocol", "decode", "--asked", "208", golden(208, "response"))
     assert "response 0 SUCCESS" in result.output

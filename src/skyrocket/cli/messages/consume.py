@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from skyrocket.cli.cluster_command import START_HELP, CommandOptions, cluster_command, parse_start
-from skyrocket.cli.output import message_line, to_json
+from skyrocket.cli.names import TopicName, complete_group
+from skyrocket.cli.output import print_message
 from skyrocket.client import Consumer, Received
-from skyrocket.client.helpers.message_document import message_document
 
 app = typer.Typer(add_completion=False)
 
@@ -20,10 +20,15 @@ app = typer.Typer(add_completion=False)
 @cluster_command(app, "consume")
 async def consume(
     options: CommandOptions,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: TopicName,
     group: Annotated[
         str | None,
-        typer.Option("-g", "--group", help="Join this group and commit its offsets. Without it, messages are only shown."),
+        typer.Option(
+            "-g",
+            "--group",
+            help="Join this group and commit its offsets. Without it, messages are only shown.",
+            autocompletion=complete_group,
+        ),
     ] = None,
     start: Annotated[
         str | None, typer.Option("--from", metavar="X", help=f"{START_HELP} With --group: where a new group starts.")
@@ -46,7 +51,7 @@ async def consume(
     if group is None:
         async with options.admin() as admin:
             async for message in admin.messages.read(topic, start=begin, expression=tag):
-                _print(message, options, body_only=body_only)
+                print_message(message, as_json=options.as_json, body_only=body_only)
                 left = None if left is None else left - 1
                 if left == 0:
                     return
@@ -54,7 +59,7 @@ async def consume(
     count_printed = 0
     async with Consumer(options.nameservers, group=group, topics={topic: tag}, start=begin, **options.client_options) as consumer:
         async for message in _until_silent(consumer, wait):
-            _print(message, options, body_only=body_only)
+            print_message(message, as_json=options.as_json, body_only=body_only)
             count_printed += 1
             if count_printed == count:
                 return
@@ -75,10 +80,3 @@ async def _until_silent(consumer: Consumer, wait_s: float | None) -> AsyncIterat
             if not messages:
                 return
             yield messages[0]
-
-
-def _print(message: Received, options: CommandOptions, *, body_only: bool) -> None:
-    if body_only:
-        typer.echo(message.body)
-    else:
-        typer.echo(to_json(message_document(message)) if options.as_json else message_line(message))

@@ -42,6 +42,7 @@ def decode(
     request_code: Annotated[
         int | None, typer.Option("--asked", help="For a response: the code of the request that it answers.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per frame.")] = False,
 ) -> None:
     """Decode captured frames: the command, its fields, and its body by type."""
     text = sys.stdin.read() if frame == "-" else frame
@@ -55,7 +56,7 @@ def decode(
     try:
         commands = decoder.feed(data)
         for command in commands:
-            typer.echo("\n".join(_describe(command, request_code)))
+            typer.echo(_as_json(command, request_code) if as_json else "\n".join(_describe(command, request_code)))
     except ProtocolError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
@@ -82,6 +83,17 @@ def _describe(command: Command, request_code: int | None) -> list[str]:
         body = read_body(command, request) if request else command.body
         lines.append(f"  body, {len(command.body)} bytes: {_format_body(body)}")
     return lines
+
+
+def _as_json(command: Command, request_code: int | None) -> str:
+    code = request_code if command.is_response else command.code
+    request = REQUESTS.get(code) if code is not None else None
+    name = response_name(command.code) if command.is_response else request.name if request else None
+    kind = "response" if command.is_response else "oneway" if command.is_oneway else "request"
+    body = _format_body(read_body(command, request) if request else command.body) if command.body else None
+    shown = {"kind": kind, "code": command.code, "name": name, "opaque": command.opaque, "language": command.language.name}
+    shown |= {"version": command.version, "serialization": command.serialization.name, "remark": command.remark}
+    return json.dumps({**shown, "fields": dict(command.fields), "bodyLength": len(command.body), "body": body})
 
 
 def _format_body(body: object) -> str:

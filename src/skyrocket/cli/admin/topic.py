@@ -7,20 +7,22 @@ from typing import Annotated
 import typer
 
 from skyrocket.cli.cluster_command import CommandOptions, cluster_command, parse_pairs
+from skyrocket.cli.confirmation import Plan
+from skyrocket.cli.names import TopicName
 from skyrocket.cli.output import CommandResult, format_table, format_time, message_line
+from skyrocket.client import Admin
 from skyrocket.client.admin import TopicSettings
 from skyrocket.client.helpers.message_document import message_document
 
 app = typer.Typer(no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="TOPIC")]
 OnlyCluster = Annotated[str | None, typer.Option(help="Only on the brokers of this cluster.")]
 
 
 @cluster_command(app)
 async def create(
     options: CommandOptions,
-    topic: Name,
+    topic: TopicName,
     queues: Annotated[int | None, typer.Option(min=1, help="Read and write queues on each broker; 8 for a new topic.")] = None,
     read_queues: Annotated[int | None, typer.Option(min=1, help="Read queues on each broker.")] = None,
     write_queues: Annotated[int | None, typer.Option(min=1, help="Write queues on each broker.")] = None,
@@ -32,7 +34,7 @@ async def create(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An attribute, such as message.type=FIFO. An empty value removes it."),
     ] = None,
-    cluster: OnlyCluster = None,
+    broker_cluster: OnlyCluster = None,
     broker: Annotated[list[str] | None, typer.Option(help="Only on the broker with this name. Repeat it for more.")] = None,
 ) -> CommandResult:
     """Create a topic, or change the given settings of an existing one."""
@@ -46,18 +48,31 @@ async def create(
             permission=permission,
             order=order,
             attributes=attributes,
-            cluster=cluster,
+            cluster=broker_cluster,
             brokers=broker or None,
         )
     return CommandResult(settings, _settings(settings))
 
 
-@cluster_command(app)
-async def delete(options: CommandOptions, topic: Name, cluster: OnlyCluster = None) -> CommandResult:
+@cluster_command(app, destroys=True)
+async def delete(options: CommandOptions, topic: TopicName, broker_cluster: OnlyCluster = None) -> CommandResult:
     """Delete a topic, with its messages and the offsets that groups have in it."""
     async with options.admin() as admin:
-        await admin.topics.delete(topic, cluster=cluster)
+        if options.confirmation.needs_plan:
+            plan = await _plan_deletion(admin, topic)
+            if not options.confirmation.allows(plan):
+                return plan.dry_result()
+        await admin.topics.delete(topic, cluster=broker_cluster)
     return CommandResult({"deleted": topic}, f"Topic {topic} is deleted.")
+
+
+async def _plan_deletion(admin: Admin, topic: str) -> Plan:
+    status, groups = await admin.topics.status(topic), await admin.topics.groups(topic)
+    readers = f" Groups that read it: {', '.join(groups)}." if groups else ""
+    return Plan(
+        f"Topic {topic} will be deleted, with its {status.messages:,} messages and the offsets of groups in it.{readers}",
+        {"topic": topic, "messages": status.messages, "groups": groups},
+    )
 
 
 @cluster_command(app, "list")
@@ -72,7 +87,7 @@ async def list_all(
 
 
 @cluster_command(app)
-async def show(options: CommandOptions, topic: Name) -> CommandResult:
+async def show(options: CommandOptions, topic: TopicName) -> CommandResult:
     """Show a topic's settings, queues and groups."""
     async with options.admin() as admin:
         settings, status = await admin.topics.get(topic), await admin.topics.status(topic)
@@ -90,7 +105,7 @@ async def show(options: CommandOptions, topic: Name) -> CommandResult:
 
 
 @cluster_command(app)
-async def route(options: CommandOptions, topic: Name) -> CommandResult:
+async def route(options: CommandOptions, topic: TopicName) -> CommandResult:
     """Show a topic's route: its brokers and their addresses, as clients get them from the nameservers."""
     async with options.admin() as admin:
         found = await admin.topics.route(topic)
@@ -106,7 +121,7 @@ async def route(options: CommandOptions, topic: Name) -> CommandResult:
 @cluster_command(app)
 async def peek(
     options: CommandOptions,
-    topic: Name,
+    topic: TopicName,
     count: Annotated[int, typer.Option("-c", "--count", min=1, max=10_000, help="At most this many messages.")] = 10,
     tag: Annotated[str, typer.Option(help="Only messages with these tags: a || b.")] = "*",
 ) -> CommandResult:

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from skyrocket.cli.cluster_command import CommandOptions, cluster_command, parse_pairs, refuse
+from skyrocket.cli.names import TopicName
 from skyrocket.cli.output import to_json
 from skyrocket.client import Message, Producer, Receipt
 
@@ -22,7 +23,7 @@ _GROUP: Final = "skyrocket-send"
 @cluster_command(app, "send")
 async def send(
     options: CommandOptions,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: TopicName,
     body: Annotated[str | None, typer.Option("-b", "--body", help="The body, as text.")] = None,
     file: Annotated[
         str | None, typer.Option("-f", "--file", metavar="FILE", help="A file with the body; - reads standard input.")

@@ -1,4 +1,4 @@
-"""`skyrocket cluster …`: the state and settings of brokers and nameservers, and connected producers."""
+"""`skyrocket cluster …`: the state of brokers, and connected producers. `config` has their settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from skyrocket.cli.cluster_command import CommandOptions, cluster_command, parse_pairs
+from skyrocket.cli.cluster_command import CommandOptions, cluster_command
 from skyrocket.cli.output import CommandResult, format_table, format_time
 from skyrocket.client import NotFoundError
 from skyrocket.client.admin import BrokerState
@@ -14,7 +14,6 @@ from skyrocket.client.admin import BrokerState
 app = typer.Typer(no_args_is_help=True)
 
 Broker = Annotated[str, typer.Argument(metavar="BROKER", help="The broker's name, or host:port.")]
-Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting to change, by Apache's name.")]
 
 
 @cluster_command(app)
@@ -77,29 +76,6 @@ async def info(options: CommandOptions, broker: Broker) -> CommandResult:
     async with options.admin() as admin:
         found = await admin.cluster.runtime(broker)
     return CommandResult(found, format_table(("NAME", "VALUE"), found.items()))
-
-
-@cluster_command(app)
-async def config(options: CommandOptions, broker: Broker, sets: Sets = None) -> CommandResult:
-    """Show a broker's settings. With --set, change settings first."""
-    changes = parse_pairs(sets, "A setting")
-    async with options.admin() as admin:
-        if changes:
-            await admin.cluster.update_config(broker, changes)
-        found = await admin.cluster.config(broker)
-    return CommandResult(found, format_table(("SETTING", "VALUE"), found.items()))
-
-
-@cluster_command(app)
-async def namesrv(options: CommandOptions, sets: Sets = None) -> CommandResult:
-    """Show the settings of each nameserver. With --set, change settings at each of them first."""
-    changes = parse_pairs(sets, "A setting")
-    async with options.admin() as admin:
-        if changes:
-            await admin.cluster.update_nameserver_config(changes)
-        found = await admin.cluster.nameserver_config()
-    rows = [(address, name, value) for address, settings in found.items() for name, value in settings.items()]
-    return CommandResult(found, format_table(("NAMESERVER", "SETTING", "VALUE"), rows))
 
 
 @cluster_command(app)

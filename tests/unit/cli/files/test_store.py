@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from skyrocket.cli.store import app
+from skyrocket.cli.files.store import app
 from skyrocket.store.offline.offline_store import OfflineStore
 from tests.support.ledgers import golden_ledger
 from tests.support.sample_stores import NOW_MS, fingerprint, flip, golden_store, overwrite, sample_record, sample_store

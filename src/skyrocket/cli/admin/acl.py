@@ -12,6 +12,7 @@ from skyrocket.auth.errors import AccessError
 from skyrocket.auth.plain_acl import Converted, convert_plain_acl
 from skyrocket.auth.policies import PolicyType
 from skyrocket.cli.cluster_command import CommandOptions, cluster_command, refuse
+from skyrocket.cli.confirmation import Plan
 from skyrocket.cli.output import CommandResult, format_table
 from skyrocket.client import Admin
 from skyrocket.client.admin import AccessRule, AccessUser
@@ -33,7 +34,7 @@ Sources = Annotated[
 ]
 Default = Annotated[bool, typer.Option("--default", help="The rule counts only where no other rule matches.")]
 Broker = Annotated[str | None, typer.Option("--broker", "-b", help="Only this broker: a name, or host:port.")]
-Cluster = Annotated[str | None, typer.Option("--cluster", "-c", help="Only the brokers of this cluster.")]
+BrokerCluster = Annotated[str | None, typer.Option(help="Only the brokers of this cluster.")]
 Super = Annotated[bool | None, typer.Option("--super/--normal", help="A Super user may do everything.", show_default=False)]
 NewPassword = Annotated[
     str,
@@ -54,12 +55,12 @@ async def create_user(
     user: User,
     password: NewPassword,
     is_super: Super = False,
-    cluster: Cluster = None,
+    broker_cluster: BrokerCluster = None,
     broker: Broker = None,
 ) -> CommandResult:
     """Create a user at every broker, slaves included."""
     async with options.admin() as admin:
-        await admin.access.create_user(user, password, is_super=bool(is_super), cluster=cluster, broker=broker)
+        await admin.access.create_user(user, password, is_super=bool(is_super), cluster=broker_cluster, broker=broker)
     return CommandResult({"user": user}, f"User {user} is created.")
 
 
@@ -70,7 +71,7 @@ async def update_user(
     password: Annotated[str | None, typer.Option(envvar="ROCKETMQ_NEW_PASSWORD", help="A new secret key.")] = None,
     is_super: Super = None,
     enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="A disabled user can do nothing.")] = None,
-    cluster: Cluster = None,
+    broker_cluster: BrokerCluster = None,
     broker: Broker = None,
 ) -> CommandResult:
     """Change a user's password, type or status."""
@@ -78,25 +79,32 @@ async def update_user(
         refuse("Nothing to change. Give --password, --super or --normal, --enable or --disable.")
     async with options.admin() as admin:
         await admin.access.update_user(
-            user, password=password, is_super=is_super, is_enabled=enabled, cluster=cluster, broker=broker
+            user, password=password, is_super=is_super, is_enabled=enabled, cluster=broker_cluster, broker=broker
         )
     return CommandResult({"user": user}, f"User {user} is changed.")
 
 
-@cluster_command(app, name="delete-user")
-async def delete_user(options: CommandOptions, user: User, cluster: Cluster = None, broker: Broker = None) -> CommandResult:
+@cluster_command(app, name="delete-user", destroys=True)
+async def delete_user(
+    options: CommandOptions, user: User, broker_cluster: BrokerCluster = None, broker: Broker = None
+) -> CommandResult:
     """Delete a user and its rules."""
     async with options.admin() as admin:
-        await admin.access.get_user(user, cluster=cluster, broker=broker)
-        await admin.access.delete_user(user, cluster=cluster, broker=broker)
+        await admin.access.get_user(user, cluster=broker_cluster, broker=broker)
+        plan = Plan(f"User {user} will be deleted, with its rules: its clients can do nothing from then on.", {"user": user})
+        if not options.confirmation.allows(plan):
+            return plan.dry_result()
+        await admin.access.delete_user(user, cluster=broker_cluster, broker=broker)
     return CommandResult({"user": user}, f"User {user} is deleted.")
 
 
 @cluster_command(app, name="get-user")
-async def get_user(options: CommandOptions, user: User, cluster: Cluster = None, broker: Broker = None) -> CommandResult:
+async def get_user(
+    options: CommandOptions, user: User, broker_cluster: BrokerCluster = None, broker: Broker = None
+) -> CommandResult:
     """Show a user, without its password."""
     async with options.admin() as admin:
-        found = await admin.access.get_user(user, cluster=cluster, broker=broker)
+        found = await admin.access.get_user(user, cluster=broker_cluster, broker=broker)
     return CommandResult(found, _user_table([found]))
 
 
@@ -104,12 +112,12 @@ async def get_user(options: CommandOptions, user: User, cluster: Cluster = None,
 async def list_users(
     options: CommandOptions,
     part: Annotated[str, typer.Argument(metavar="[PART]", help="Only users whose names contain this.")] = "",
-    cluster: Cluster = None,
+    broker_cluster: BrokerCluster = None,
     broker: Broker = None,
 ) -> CommandResult:
     """List users, without their passwords."""
     async with options.admin() as admin:
-        found = await admin.access.list_users(part, cluster=cluster, broker=broker)
+        found = await admin.access.list_users(part, cluster=broker_cluster, broker=broker)
     return CommandResult(found, _user_table(found))
 
 
@@ -122,7 +130,7 @@ async def create(
     deny: Deny = False,
     sources: Sources = None,
     default: Default = False,
-    cluster: Cluster = None,
+    broker_cluster: BrokerCluster = None,
     broker: Broker = None,
 ) -> CommandResult:
     """Allow or deny a user actions on resources. A rule with the same resource is replaced."""
@@ -134,10 +142,10 @@ async def create(
             deny=deny,
             sources=sources or (),
             is_default=default,
-            cluster=cluster,
+            cluster=broker_cluster,
             broker=broker,
         )
-        found = await admin.access.list_rules(cluster=cluster, broker=broker)
+        found = await admin.access.list_rules(cluster=broker_cluster, broker=broker)
     rules = [rule for rule in found if rule.user == user]
     return CommandResult(rules, _rule_table(rules))
 
@@ -151,35 +159,45 @@ async def update(
     deny: Deny = False,
     sources: Sources = None,
     default: Default = False,
-    cluster: Cluster = None,
+    broker_cluster: BrokerCluster = None,
     broker: Broker = None,
 ) -> CommandResult:
     """Like create: servers treat both alike."""
-    return await create(options, user, resource, actions, deny, sources, default, cluster, broker)
+    return await create(options, user, resource, actions, deny, sources, default, broker_cluster, broker)
 
 
-@cluster_command(app)
+@cluster_command(app, destroys=True)
 async def delete(
     options: CommandOptions,
     user: User,
     resource: Annotated[str | None, typer.Option("--resource", "-r", help="Only the rule of this resource.")] = None,
     default: Default = False,
-    cluster: Cluster = None,
+    broker_cluster: BrokerCluster = None,
     broker: Broker = None,
 ) -> CommandResult:
     """Delete the rule of one resource, or all rules of a user."""
     async with options.admin() as admin:
-        await admin.access.delete_rules(user, resource, is_default=default, cluster=cluster, broker=broker)
+        if options.confirmation.needs_plan:
+            found = await admin.access.list_rules(user, cluster=broker_cluster, broker=broker)
+            rules = [rule for rule in found if rule.user == user and resource in (None, rule.resource)]
+            plan = Plan(
+                f"{len(rules)} rules of {user} will be deleted.",
+                {"user": user, "rules": rules},
+                _rule_table(rules) if rules else "",
+            )
+            if not options.confirmation.allows(plan):
+                return plan.dry_result()
+        await admin.access.delete_rules(user, resource, is_default=default, cluster=broker_cluster, broker=broker)
     what = "All rules" if resource is None else f"The rule for {resource}"
     return CommandResult({"user": user, "resource": resource}, f"{what} of {user}: deleted.")
 
 
 @cluster_command(app)
-async def get(options: CommandOptions, user: User, cluster: Cluster = None, broker: Broker = None) -> CommandResult:
+async def get(options: CommandOptions, user: User, broker_cluster: BrokerCluster = None, broker: Broker = None) -> CommandResult:
     """Show the rules of a user."""
     async with options.admin() as admin:
-        await admin.access.get_user(user, cluster=cluster, broker=broker)
-        found = await admin.access.list_rules(user, cluster=cluster, broker=broker)
+        await admin.access.get_user(user, cluster=broker_cluster, broker=broker)
+        found = await admin.access.list_rules(user, cluster=broker_cluster, broker=broker)
     rules = [rule for rule in found if rule.user == user]
     return CommandResult(rules, _rule_table(rules))
 
@@ -189,12 +207,12 @@ async def list_rules(
     options: CommandOptions,
     user: Annotated[str, typer.Option("--user", help="Only users whose names contain this.")] = "",
     resource: Annotated[str, typer.Option("--resource", "-r", help="Only resources that contain this.")] = "",
-    cluster: Cluster = None,
+    broker_cluster: BrokerCluster = None,
     broker: Broker = None,
 ) -> CommandResult:
     """List the rules of all users."""
     async with options.admin() as admin:
-        found = await admin.access.list_rules(user, resource, cluster=cluster, broker=broker)
+        found = await admin.access.list_rules(user, resource, cluster=broker_cluster, broker=broker)
     return CommandResult(found, _rule_table(found))
 
 
@@ -203,7 +221,7 @@ async def convert(
     options: CommandOptions,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A plain_acl.yml of RocketMQ 4.")],
     apply: Annotated[bool, typer.Option("--apply", help="Create the users that do not exist yet, and their rules.")] = False,
-    cluster: Cluster = None,
+    broker_cluster: BrokerCluster = None,
     broker: Broker = None,
 ) -> CommandResult:
     """Show the users and rules that a plain_acl.yml means. With --apply, create them at the brokers."""
@@ -214,20 +232,22 @@ async def convert(
         refuse(f"{file} cannot be converted: {error}")
     if apply:
         async with options.admin() as admin:
-            await _apply(admin, converted, cluster, broker)
+            await _apply(admin, converted, broker_cluster, broker)
     users = [AccessUser(name=user.name, is_super=user.is_super, is_enabled=True) for user, _ in converted.users]
     rules = _rules_of(converted)
     lines = [_user_table(users), "", _rule_table(rules), *(f"Left out: {sentence}." for sentence in converted.left_out)]
     return CommandResult({"users": users, "rules": rules, "leftOut": converted.left_out}, "\n".join(lines))
 
 
-async def _apply(admin: Admin, converted: Converted, cluster: str | None, broker: str | None) -> None:
+async def _apply(admin: Admin, converted: Converted, broker_cluster: str | None, broker: str | None) -> None:
     for user, acl in converted.users:
         try:
-            await admin.access.get_user(user.name, cluster=cluster, broker=broker)
+            await admin.access.get_user(user.name, cluster=broker_cluster, broker=broker)
             continue  # as Apache's migration: a user that exists is left alone
         except NotFoundError:
-            await admin.access.create_user(user.name, user.password, is_super=user.is_super, cluster=cluster, broker=broker)
+            await admin.access.create_user(
+                user.name, user.password, is_super=user.is_super, cluster=broker_cluster, broker=broker
+            )
         for kind, entries in acl.policies():
             for entry in entries:
                 await admin.access.create_rules(
@@ -236,7 +256,7 @@ async def _apply(admin: Admin, converted: Converted, cluster: str | None, broker
                     [*map(str, entry.actions)],
                     deny=entry.effect == "Deny",
                     is_default=kind is PolicyType.DEFAULT,
-                    cluster=cluster,
+                    cluster=broker_cluster,
                     broker=broker,
                 )
 

@@ -8,25 +8,26 @@ from typing import Annotated, Final
 import typer
 
 from skyrocket.cli.cluster_command import CommandOptions, cluster_command
+from skyrocket.cli.confirmation import Plan
+from skyrocket.cli.names import GroupName
 from skyrocket.cli.output import CommandResult, format_table, format_time
 from skyrocket.client.admin import GroupMembers, GroupProgress, GroupSettings
 
 app = typer.Typer(no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="GROUP")]
 _CONCURRENT_GROUPS: Final = 16  # groups whose members and progress are fetched at the same time
 
 
 @cluster_command(app)
 async def create(
     options: CommandOptions,
-    group: Name,
+    group: GroupName,
     enabled: Annotated[bool | None, typer.Option("--enabled/--disabled", help="Whether the group may consume.")] = None,
     broadcast: Annotated[bool | None, typer.Option("--broadcast/--no-broadcast", help="Whether the group may broadcast.")] = None,
     orderly: Annotated[bool | None, typer.Option("--orderly/--no-orderly", help="Whether the group consumes in order.")] = None,
     retries: Annotated[int | None, typer.Option(min=0, help="Deliveries before a message becomes a dead letter.")] = None,
     retry_queues: Annotated[int | None, typer.Option(min=1, help="Queues of the retry topic.")] = None,
-    cluster: Annotated[str | None, typer.Option(help="Only on the brokers of this cluster.")] = None,
+    broker_cluster: Annotated[str | None, typer.Option(help="Only on the brokers of this cluster.")] = None,
 ) -> CommandResult:
     """Create a group, or change the given settings of an existing one."""
     async with options.admin() as admin:
@@ -37,22 +38,39 @@ async def create(
             orderly=orderly,
             retries_max=retries,
             retry_queues=retry_queues,
-            cluster=cluster,
+            cluster=broker_cluster,
         )
     return CommandResult(settings, _settings(settings))
 
 
-@cluster_command(app)
+@cluster_command(app, destroys=True)
 async def delete(
     options: CommandOptions,
-    group: Name,
+    group: GroupName,
     keep_offsets: Annotated[bool, typer.Option("--keep-offsets", help="Keep the group's offsets.")] = False,
     topics: Annotated[bool, typer.Option("--topics", help="Delete its retry and dead-letter topics too.")] = False,
 ) -> CommandResult:
     """Delete a group and its offsets."""
     async with options.admin() as admin:
+        if options.confirmation.needs_plan:
+            await admin.groups.get(group)
+            members, progress = await admin.groups.members(group), await admin.groups.progress(group)
+            plan = _plan_deletion(members, progress, keep_offsets=keep_offsets, topics=topics)
+            if not options.confirmation.allows(plan):
+                return plan.dry_result()
         await admin.groups.delete(group, offsets=not keep_offsets, topics=topics)
     return CommandResult({"deleted": group}, f"Group {group} is deleted.")
+
+
+def _plan_deletion(members: GroupMembers, progress: GroupProgress, *, keep_offsets: bool, topics: bool) -> Plan:
+    read = sorted({queue.topic for queue in progress.queues})
+    parts = [
+        "" if keep_offsets or not read else f", with its offsets in {', '.join(read)}",
+        ", and its retry and dead-letter topics with their messages" if topics else "",
+    ]
+    connected = f" {len(members.members)} members are connected." if members.members else ""
+    document = {"group": members.group, "members": len(members.members), "lag": progress.lag, "topics": read}
+    return Plan(f"Group {members.group} will be deleted{''.join(parts)}.{connected}", document)
 
 
 @cluster_command(app, "list")
@@ -78,7 +96,7 @@ async def list_all(
 
 
 @cluster_command(app)
-async def show(options: CommandOptions, group: Name) -> CommandResult:
+async def show(options: CommandOptions, group: GroupName) -> CommandResult:
     """Show a group's settings, its members, and its progress in every queue."""
     async with options.admin() as admin:
         settings = await admin.groups.get(group)

@@ -1,4 +1,4 @@
-"""`skyrocket query …`: find messages by key, by id, or by queue offset, and what clients traced about a message."""
+"""`skyrocket query …`: find messages by key, id, queue offset or time, and what clients traced about a message."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from typing import Annotated
 import msgspec
 import typer
 
-from skyrocket.cli.cluster_command import START_HELP, CommandOptions, choose_broker, cluster_command, parse_start
+from skyrocket.cli.cluster_command import (
+    START_HELP,
+    TIME_HELP,
+    CommandOptions,
+    choose_broker,
+    cluster_command,
+    parse_start,
+    parse_time_ms,
+    refuse,
+)
+from skyrocket.cli.names import TopicName
 from skyrocket.cli.output import (
     CommandResult,
     body_text,
@@ -16,20 +26,20 @@ from skyrocket.cli.output import (
     message_line,
     message_text,
 )
+from skyrocket.cli.progress_bar import is_terminal, show_progress
 from skyrocket.client import ConfigurationError, NotFoundError, Queue, Received
 from skyrocket.client.helpers.message_document import message_document
+from skyrocket.pipelines.progress import JobProgress
 from skyrocket.protocol.message.trace import TraceRow, TraceType
 from skyrocket.protocol.system_names import TRACE_TOPIC
 
 app = typer.Typer(no_args_is_help=True)
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
-
 
 @cluster_command(app)
 async def key(
     options: CommandOptions,
-    topic: Topic,
+    topic: TopicName,
     key: Annotated[str, typer.Argument(metavar="KEY")],
     since: Annotated[str, typer.Option(metavar="X", help=START_HELP)] = "first",
     count: Annotated[int, typer.Option("-c", "--count", min=1, max=64, help="At most this many, the newest ones.")] = 32,
@@ -45,7 +55,9 @@ async def key(
 
 
 @cluster_command(app, "id")
-async def by_id(options: CommandOptions, topic: Topic, message_id: Annotated[str, typer.Argument(metavar="ID")]) -> CommandResult:
+async def by_id(
+    options: CommandOptions, topic: TopicName, message_id: Annotated[str, typer.Argument(metavar="ID")]
+) -> CommandResult:
     """Show the message with an id: the unique id that its producer gave it, or an offset id."""
     async with options.admin() as admin:
         try:
@@ -61,7 +73,7 @@ async def by_id(options: CommandOptions, topic: Topic, message_id: Annotated[str
 @cluster_command(app)
 async def offset(
     options: CommandOptions,
-    topic: Topic,
+    topic: TopicName,
     queue: Annotated[int, typer.Argument(metavar="QUEUE", min=0)],
     offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0)],
     broker: Annotated[str | None, typer.Option(help="The queue's broker. Required when several brokers have the topic.")] = None,
@@ -70,6 +82,47 @@ async def offset(
     async with options.admin() as admin:
         holder = await choose_broker(admin, topic, broker)
         return _result([await admin.messages.by_offset(Queue(topic, holder, queue), offset)])
+
+
+@cluster_command(app)
+async def time(
+    options: CommandOptions,
+    topic: TopicName,
+    since: Annotated[str, typer.Option("--from", metavar="TIME", help=f"Messages stored since this time: {TIME_HELP}.")],
+    until: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Messages stored before this time. Default: now.")
+    ] = None,
+    tag: Annotated[str, typer.Option(help="Only messages with these tags: a || b.")] = "*",
+    count: Annotated[int, typer.Option("-c", "--count", min=1, max=10_000, help="At most this many, the oldest ones.")] = 100,
+) -> CommandResult:
+    """List the messages that a topic stored in a time range, oldest first."""
+    begin_ms = parse_time_ms(since, "--from")
+    end_ms = None if until is None else parse_time_ms(until, "--to")
+    if end_ms is not None and end_ms <= begin_ms:
+        refuse(f"--to {until} is not after --from {since}.")
+    found: list[Received] = []
+    searched = 0
+    async with options.admin() as admin:
+        begins = await admin.offsets.at(topic, begin_ms)
+        ends = await admin.offsets.at(topic, "last" if end_ms is None else end_ms)
+        with show_progress("searching", is_shown=is_terminal()) as on_progress:
+            for queue, begin in begins.items():
+                end = max(begin, ends.get(queue, begin))
+                in_range = 0
+                async for message in admin.messages.read_queue(queue, begin, end, expression=tag):
+                    if begin_ms <= message.stored_ms and (end_ms is None or message.stored_ms < end_ms):
+                        found.append(message)
+                        in_range += 1
+                    if in_range > count:  # one more than is shown tells that there are more
+                        break
+                searched += 1
+                found = sorted(found, key=lambda one: (one.stored_ms, one.queue_offset))[: count + 1]
+                on_progress(JobProgress("searching", searched, len(begins), "queues"))
+    lines = [message_line(message) for message in found[:count]]
+    if len(found) > count:
+        lines.append(f"There are more than {count}. Continue with --from {found[count].stored_ms}, or ask for more with --count.")
+    none = f"Topic '{topic}' has stored no such message in that time."
+    return CommandResult([message_document(message) for message in found[:count]], "\n".join(lines) or none)
 
 
 @cluster_command(app)
