@@ -20,7 +20,7 @@ from skyrocket.settings.file import read_required_texts
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import StoreError
 from skyrocket.store.offline.verify import verify as findings_of
-from skyrocket.store.recovery.offline_repair import LogState, OfflineRepair, RepairResult
+from skyrocket.store.recovery.offline_repair import OfflineRepair, RepairableLog, RepairResult
 
 FINDINGS_SHOWN: Final = 20
 
@@ -94,7 +94,7 @@ def _find(directory: Path, commit_log: Path | None) -> list[str]:
     return [str(finding) for finding in islice(findings_of(directory, commit_log=commit_log), FINDINGS_SHOWN)]
 
 
-def _plan(directory: Path, state: LogState, findings: list[str]) -> Plan:
+def _plan(directory: Path, state: RepairableLog, findings: list[str]) -> Plan:
     steps = [f"Queues and index of {directory} will be made again from the {state.messages:,} messages of the log."]
     if not state.is_closed:
         steps.insert(0, "The store was not closed.")
@@ -106,7 +106,7 @@ def _plan(directory: Path, state: LogState, findings: list[str]) -> Plan:
     return Plan(" ".join(steps), _document(state, findings), "\n".join(findings))
 
 
-def _document(state: LogState, findings: list[str]) -> dict[str, Any]:
+def _document(state: RepairableLog, findings: list[str]) -> dict[str, Any]:
     return {
         "messages": state.messages,
         "damaged": [{"offset": each.offset, "bytes": each.size} for each in state.damaged],

@@ -11,7 +11,7 @@ from skyrocket.pipelines.backlog.latency import PERCENTILES, percentile
 from skyrocket.pipelines.deadletters.presentation import body_sample
 from skyrocket.pipelines.signup.effect_ledger import FAILED, REFUSED, REPEATED
 from skyrocket.pipelines.signup.funnel import STEPS, FunnelMinute, funnel_totals
-from skyrocket.pipelines.signup.latencies import EDGES_MS, LatencyHistogram, bin_label, used_bins
+from skyrocket.pipelines.signup.latencies import EDGES_MS, PageLatencies, bin_label, used_bins
 from skyrocket.pipelines.signup.result import DemoHistory, DemoResult, ServiceResult
 from skyrocket.pipelines.signup.services import RETRIES_MAX, SERVICES
 from skyrocket.report.parts import (
@@ -146,7 +146,7 @@ def demo_document(result: DemoResult) -> dict[str, Any]:
     }
 
 
-def _latency_document(histogram: LatencyHistogram) -> dict[str, Any]:
+def _latency_document(histogram: PageLatencies) -> dict[str, Any]:
     return {
         "answered": histogram.total,
         "percentilesMs": {str(percent): histogram.percentile_ms(percent) for percent in PERCENTILES},

@@ -39,7 +39,7 @@ OnRead = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class LogState:
+class RepairableLog:
     """What a log has, found out without a change."""
 
     messages: int
@@ -93,7 +93,7 @@ class OfflineRepair:
             raise StoreLockedError(f"A broker has the store in {self.paths.root} open. Stop it first.")
         return release
 
-    def look(self, on_read: OnRead = lambda _: None) -> LogState:
+    def look(self, on_read: OnRead = lambda _: None) -> RepairableLog:
         """Read the whole log and say what is in it."""
         damaged: list[DamagedRange] = []
         messages = end = 0
@@ -111,7 +111,7 @@ class OfflineRepair:
             end = end if trailing is None else trailing.offset
             tail_bytes = sum(stop - begin for _, begin, stop in self._tail_ranges(store, end))
             is_closed = not store.is_open
-        return LogState(messages, tuple(each for each in damaged if each is not trailing), end, tail_bytes, is_closed)
+        return RepairableLog(messages, tuple(each for each in damaged if each is not trailing), end, tail_bytes, is_closed)
 
     def _tail_ranges(self, store: OfflineStore, end: int) -> list[tuple[int, int, int]]:
         """Return (start of the segment, begin, stop) of the bytes behind `end` that are not zero."""
@@ -125,7 +125,7 @@ class OfflineRepair:
                     found.append((start, begin, stop))
         return found
 
-    def run(self, state: LogState, time_text: str) -> RepairResult:
+    def run(self, state: RepairableLog, time_text: str) -> RepairResult:
         """Repair. `state` is what `look` has found; `time_text` names the directory for what is moved or cut."""
         release = self._take_lock()
         aside = f"{self.paths.root}/{REPAIRED_PREFIX}{time_text}"
