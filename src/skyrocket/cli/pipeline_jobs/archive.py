@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -13,12 +14,13 @@ import typer
 
 from skyrocket.cli.output import format_table
 from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, pipeline_job
+from skyrocket.pipelines.progress import ProgressHistory, record_progress
 
 if TYPE_CHECKING:
     from skyrocket.pipelines.archive.job import ArchiveSummary
 
 
-@pipeline_job()
+@pipeline_job(has_report=True)
 def archive(
     options: JobOptions,
     topics: Annotated[list[str], typer.Argument(metavar="TOPICS", help="Topics, or patterns such as 'order-*'.")],
@@ -39,11 +41,12 @@ def archive(
     """Copy topics to Parquet files or a Delta table, each message once. Run it again to continue."""
     from skyrocket.pipelines.archive import job  # noqa: PLC0415 — importing Spark takes longer than a help text
 
+    history = ProgressHistory()
     given: dict[str, Any] = {"cluster": options.cluster, "table_format": table_format, "skip_missing": skip_missing}
     job.check_arguments(topics, to, table_format, compression, batch_messages)
     if dry_run:
         summary, _ = job.plan_archive(topics, to, **given)
-        return JobResult(_document(summary), _table(summary, "WOULD ARCHIVE"))
+        return JobResult(_document(summary), _table(summary, "WOULD ARCHIVE"), lambda: _page(options, summary, history))
     job.check_topics(topics, options.cluster)
     spark = options.session("archive")
     try:
@@ -58,12 +61,19 @@ def archive(
                 follow=follow,
                 every_s=every,
                 stop=stop,
-                on_progress=options.on_progress,
+                on_progress=record_progress(history, options.on_progress),
                 **given,
             )
     finally:
         spark.stop()
-    return JobResult(_document(summary), _text(summary))
+    return JobResult(_document(summary), _text(summary), lambda: _page(options, summary, history))
+
+
+def _page(options: JobOptions, summary: ArchiveSummary, history: ProgressHistory) -> str:
+    from skyrocket.pipelines.archive.presentation import archive_page  # noqa: PLC0415
+    from skyrocket.pipelines.report import render_page  # noqa: PLC0415
+
+    return render_page(archive_page(summary, history, options.cluster_name, time.time_ns() // 1_000_000))
 
 
 @contextmanager
