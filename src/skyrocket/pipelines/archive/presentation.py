@@ -47,7 +47,7 @@ def _sections(summary: ArchiveSummary, history: ProgressHistory) -> list[Section
         *([Note("Messages that are not in the archive", _lost(summary))] if summary.lost else []),
         LineChart("Messages a second", [LineSeries("archived", history.rates())], "messages/s", note=_RATE_NOTE),
         _by_hour("Messages by the hour in which they were stored", summary.hours, "messages"),
-        _by_hour("Size of files by that hour", summary.hours, "KiB"),
+        _by_hour("Size of files by that hour, in KiB", summary.hours, "KiB"),
         ReportTable(
             "Topics",
             ("topic", "messages", "files", "bytes"),
