@@ -3,7 +3,7 @@
     python -m tools.report_pictures signup-demo=signup.html      take those of a report that a job has written
 
 Three pages, in light and in dark: an empty one, one of a cluster with a backlog, and one that exceeds every bound. Look at the
-pictures after a change of `skyrocket/pipelines/report`.
+pictures after a change of `skyrocket/report`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from skyrocket.pipelines.report import (
+from skyrocket.report import (
     Advice,
     BarChart,
     HeatMap,

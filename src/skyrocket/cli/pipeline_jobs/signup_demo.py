@@ -51,8 +51,8 @@ def _play(options: JobOptions, settings: DemoSettings) -> DemoResult:
 
 
 def _result(result: DemoResult) -> JobResult:
-    from skyrocket.pipelines.report import render_page  # noqa: PLC0415
     from skyrocket.pipelines.signup import presentation  # noqa: PLC0415
+    from skyrocket.report import render_page  # noqa: PLC0415
 
     text = "\n\n".join(
         (
@@ -66,5 +66,5 @@ def _result(result: DemoResult) -> JobResult:
         presentation.demo_document(result),
         text,
         lambda: render_page(presentation.demo_page(result)),
-        is_failure=not result.is_clean,
+        is_sound=result.is_clean,
     )

@@ -116,6 +116,7 @@ class GroupMembers(AdminResult, frozen=True):
     subscriptions: dict[str, str]  # topic -> expression
     is_broadcasting: bool | None
     start: str | None  # CONSUME_FROM_…, as in the members' heartbeats
+    subscription_types: dict[str, str] = {}  # topic -> TAG or SQL92
 
 
 class MemberQueue(QueueResult, frozen=True):
@@ -132,6 +133,8 @@ class MemberState(AdminResult, frozen=True):
     client_id: str
     subscriptions: dict[str, str]  # topic -> expression
     queues: list[MemberQueue]
+    subscription_types: dict[str, str] = {}  # topic -> TAG or SQL92
+    is_broadcasting: bool | None = None  # None: it does not tell
 
 
 class QueueProgress(QueueResult, frozen=True):
@@ -205,6 +208,32 @@ class BrokerState(BrokerInfo, frozen=True):
     term: int = 0  # of the group, as the node knows it
     end_index: int = 0  # of the last entry in the node's log
     damaged_entries: int = 0  # of the node's log, that are not repaired yet
+
+
+class NameserverState(AdminResult, frozen=True):
+    """A nameserver, and the addresses of the brokers that it knows. `error` says why it did not answer."""
+
+    address: str
+    brokers: list[str] = []
+    error: str = ""
+
+
+class SlaveState(AdminResult, frozen=True):
+    """A slave, as its master sees it."""
+
+    address: str  # of its connection to the master
+    copied_offset: int  # up to here it has the log
+    lag_bytes: int
+    is_in_sync: bool
+
+
+class ReplicationState(AdminResult, frozen=True):
+    """How a broker replicates. A slave has no slaves, but the address of its master."""
+
+    is_master: bool
+    end_offset: int  # of the broker's log
+    slaves: list[SlaveState]
+    master_address: str
 
 
 # ---

@@ -62,6 +62,7 @@ class SyncTopicAdmin(SyncAdminPart[TopicAdmin]):
     delete = _blocking(TopicAdmin.delete)
     names = _blocking(TopicAdmin.names)
     get = _blocking(TopicAdmin.get)
+    get_at = _blocking(TopicAdmin.get_at)
     route = _blocking(TopicAdmin.route)
     status = _blocking(TopicAdmin.status)
     groups = _blocking(TopicAdmin.groups)
@@ -94,13 +95,18 @@ class SyncMessageAdmin(SyncAdminPart[MessageAdmin]):
     by_offset = _blocking(MessageAdmin.by_offset)
     peek = _blocking(MessageAdmin.peek)
     trace = _blocking(MessageAdmin.trace)
+    retry_dead_letter = _blocking(MessageAdmin.retry_dead_letter)
     read = _blocking_iterator(MessageAdmin.read)
     read_queue = _blocking_iterator(MessageAdmin.read_queue)
+    follow = _blocking_iterator(MessageAdmin.follow)
 
 
 class SyncClusterAdmin(SyncAdminPart[ClusterAdmin]):
     brokers = _blocking(ClusterAdmin.brokers)
     states = _blocking(ClusterAdmin.states)
+    state = _blocking(ClusterAdmin.state)
+    replication = _blocking(ClusterAdmin.replication)
+    nameserver_states = _blocking(ClusterAdmin.nameserver_states)
     runtime = _blocking(ClusterAdmin.runtime)
     transfer_leader = _blocking(ClusterAdmin.transfer_leader)
     config = _blocking(ClusterAdmin.config)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from skyrocket.pipelines.progress import ProgressHistory
-from skyrocket.pipelines.report.parts import (
+from skyrocket.report.parts import (
     Advice,
     HistogramChart,
     LineChart,
@@ -18,7 +18,7 @@ from skyrocket.pipelines.report.parts import (
     Severity,
     SummaryRow,
 )
-from skyrocket.pipelines.report.texts import count_of, format_moment, format_number, short_number
+from skyrocket.report.texts import count_of, format_moment, format_number, short_number
 
 if TYPE_CHECKING:
     from skyrocket.pipelines.archive.job import ArchiveSummary, TopicCounts

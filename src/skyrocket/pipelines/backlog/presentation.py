@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from skyrocket.client.queues import Queue
+from skyrocket.doctor.backlog.measure import GroupBacklog, QueueBacklog, TopicBacklog, drain_ms
+from skyrocket.doctor.backlog.rules import BacklogFinding
 from skyrocket.pipelines.backlog.latency import BIN_EDGES_MS, PERCENTILES, LatencySummary
-from skyrocket.pipelines.backlog.measure import GroupBacklog, QueueBacklog, TopicBacklog, drain_ms
-from skyrocket.pipelines.backlog.rules import BacklogFinding
-from skyrocket.pipelines.report.parts import (
+from skyrocket.report.parts import (
     Advice,
     BarChart,
     HeatMap,
@@ -25,7 +25,7 @@ from skyrocket.pipelines.report.parts import (
     Severity,
     SummaryRow,
 )
-from skyrocket.pipelines.report.texts import format_duration, format_moment, format_number
+from skyrocket.report.texts import format_duration, format_moment, format_number
 
 HISTORY_MAX: Final = 5_000  # reports that a page's charts remember
 TOPIC_HEAD: Final = ("GROUP", "TOPIC", "QUEUES", "LAG", "IN/S", "OUT/S", "DRAIN", "OLDEST", "SKEW")
@@ -104,7 +104,7 @@ def backlog_document(report: BacklogReport) -> dict[str, Any]:
         "atMs": report.at_ms,
         "lag": report.lag,
         "groups": [_group_document(group) for group in report.groups],
-        "advice": [{**one._asdict(), "severity": one.severity.value, "topic": one.topic or None} for one in report.findings],
+        "advice": [_finding_document(one) for one in report.findings],
         "latencies": [
             {
                 "what": one.what,
@@ -115,6 +115,17 @@ def backlog_document(report: BacklogReport) -> dict[str, Any]:
             for one in report.latencies
         ],
         "unanswered": report.unanswered,
+    }
+
+
+def _finding_document(finding: BacklogFinding) -> dict[str, Any]:
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity.value,
+        "group": finding.group,
+        "topic": finding.topic or None,
+        "sentence": finding.sentence,
+        "evidence": finding.evidence,
     }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from skyrocket.pipelines.progress import ProgressHistory
-from skyrocket.pipelines.report.parts import BarChart, LineChart, LineSeries, ReportPage, ReportTable, Section, SummaryRow
-from skyrocket.pipelines.report.texts import format_moment, format_number
+from skyrocket.report.parts import BarChart, LineChart, LineSeries, ReportPage, ReportTable, Section, SummaryRow
+from skyrocket.report.texts import format_moment, format_number
 
 if TYPE_CHECKING:
     from skyrocket.pipelines.replay.job import ReplaySummary

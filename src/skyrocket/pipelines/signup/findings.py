@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from skyrocket.pipelines.audit.findings import AuditReport
-from skyrocket.pipelines.report.texts import count_of
+from skyrocket.report.texts import count_of
 
 NAMED_MAX: Final = 5  # users in a sentence
 

@@ -17,7 +17,8 @@ from skyrocket.client.producer.sequence import StampCounts
 from skyrocket.pipelines.audit.findings import AuditReport, StreamKey
 from skyrocket.pipelines.audit.job import TopicAudit
 from skyrocket.pipelines.clusters import parse_cluster
-from skyrocket.pipelines.deadletters.reading import find_letter_topics, read_letters
+from skyrocket.pipelines.deadletters.job import read_letters
+from skyrocket.pipelines.deadletters.live import find_letter_topics
 from skyrocket.pipelines.progress import JobProgress, OnProgress, ignore_progress
 from skyrocket.pipelines.signup.findings import ExpectedWork, check_service, find_problems
 from skyrocket.pipelines.signup.front_end import (

@@ -12,7 +12,7 @@ from skyrocket.pipelines.backlog.latency import PERCENTILES, percentile
 EDGES_MS: Final = (0, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1_000, 1_500, 2_000, 3_000, 5_000)
 
 
-class LatencyHistogram(NamedTuple):
+class PageLatencies(NamedTuple):
     """Latencies of one version. Bin i has those from EDGES_MS[i] up to the next edge; the last bin has no end."""
 
     name: str
@@ -32,16 +32,16 @@ class LatencyHistogram(NamedTuple):
         return tuple(100 * count / self.total if self.total else 0.0 for count in self.counts)
 
 
-def make_histogram(name: str, latencies_ms: Sequence[float]) -> LatencyHistogram:
+def make_histogram(name: str, latencies_ms: Sequence[float]) -> PageLatencies:
     """Count latencies."""
     counts = [0] * len(EDGES_MS)
     for value in latencies_ms:
         counts[max(0, bisect_right(EDGES_MS, value) - 1)] += 1
     ordered = sorted(round(max(0.0, value)) for value in latencies_ms)
-    return LatencyHistogram(name, tuple(counts), tuple(percentile(ordered, one) for one in PERCENTILES) if ordered else ())
+    return PageLatencies(name, tuple(counts), tuple(percentile(ordered, one) for one in PERCENTILES) if ordered else ())
 
 
-def used_bins(histograms: Sequence[LatencyHistogram]) -> range:
+def used_bins(histograms: Sequence[PageLatencies]) -> range:
     """Return the bins from the first to the last that any histogram uses: empty ones at both ends are not shown."""
     used = [index for index in range(len(EDGES_MS)) if any(one.counts[index] for one in histograms)]
     return range(used[0], used[-1] + 1) if used else range(0)

@@ -9,7 +9,12 @@ from typing import Any, Final
 from skyrocket.pipelines.audit.presentation import STREAM_HEAD, audit_document, stream_rows, verdict
 from skyrocket.pipelines.backlog.latency import PERCENTILES, percentile
 from skyrocket.pipelines.deadletters.presentation import body_sample
-from skyrocket.pipelines.report.parts import (
+from skyrocket.pipelines.signup.effect_ledger import FAILED, REFUSED, REPEATED
+from skyrocket.pipelines.signup.funnel import STEPS, FunnelMinute, funnel_totals
+from skyrocket.pipelines.signup.latencies import EDGES_MS, PageLatencies, bin_label, used_bins
+from skyrocket.pipelines.signup.result import DemoHistory, DemoResult, ServiceResult
+from skyrocket.pipelines.signup.services import RETRIES_MAX, SERVICES
+from skyrocket.report.parts import (
     Advice,
     ColumnChart,
     ColumnSeries,
@@ -22,12 +27,7 @@ from skyrocket.pipelines.report.parts import (
     Severity,
     SummaryRow,
 )
-from skyrocket.pipelines.report.texts import count_of, format_duration, format_moment, format_number
-from skyrocket.pipelines.signup.effect_ledger import FAILED, REFUSED, REPEATED
-from skyrocket.pipelines.signup.funnel import STEPS, FunnelMinute, funnel_totals
-from skyrocket.pipelines.signup.latencies import EDGES_MS, LatencyHistogram, bin_label, used_bins
-from skyrocket.pipelines.signup.result import DemoHistory, DemoResult, ServiceResult
-from skyrocket.pipelines.signup.services import RETRIES_MAX, SERVICES
+from skyrocket.report.texts import count_of, format_duration, format_moment, format_number
 
 SERVICE_HEAD: Final = (
     *("SERVICE", "USERS", "SERVED", "TWICE", "REPEATS", "FAILED", "REFUSED", "DEAD LETTERS", "BACKLOG", "MEDIAN", "P99"),
@@ -146,7 +146,7 @@ def demo_document(result: DemoResult) -> dict[str, Any]:
     }
 
 
-def _latency_document(histogram: LatencyHistogram) -> dict[str, Any]:
+def _latency_document(histogram: PageLatencies) -> dict[str, Any]:
     return {
         "answered": histogram.total,
         "percentilesMs": {str(percent): histogram.percentile_ms(percent) for percent in PERCENTILES},

@@ -10,7 +10,7 @@ from skyrocket.pipelines.audit.findings import AuditReport
 from skyrocket.pipelines.signup.effect_ledger import LedgerTotals
 from skyrocket.pipelines.signup.findings import ServiceFindings
 from skyrocket.pipelines.signup.funnel import FunnelMinute
-from skyrocket.pipelines.signup.latencies import LatencyHistogram
+from skyrocket.pipelines.signup.latencies import PageLatencies
 from skyrocket.pipelines.signup.sign_ups import DemoSettings
 
 LOOKS_MAX: Final = 20_000  # of the backlog: an hour of load, and the draining
@@ -69,8 +69,8 @@ class DemoResult:
     settings: DemoSettings
     cluster: str
     began_ms: int
-    in_line: LatencyHistogram
-    queued: LatencyHistogram
+    in_line: PageLatencies
+    queued: PageLatencies
     failed_sends: int
     duplicates: int
     late: int

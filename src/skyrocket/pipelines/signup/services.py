@@ -59,7 +59,7 @@ class StepOutcome(Enum):
     REFUSE = "refuse"  # no attempt can succeed
 
 
-class Decision(NamedTuple):
+class ServiceDecision(NamedTuple):
     """What to do with a delivery, and how long the step takes before it is known."""
 
     outcome: StepOutcome
@@ -78,13 +78,13 @@ def fails_at_first(seed: int, service: str, user: str) -> bool:
     return random.Random(f"{seed}:fail:{service}:{user}").random() < FAILURE_SHARE  # noqa: S311 — a repeatable draw
 
 
-def decide(seed: int, service: str, body: bytes, reconsume_times: int) -> Decision:
+def decide(seed: int, service: str, body: bytes, reconsume_times: int) -> ServiceDecision:
     """Decide about a delivery."""
     try:
         parsed = parse_body(body)
     except UnreadableSignUpError as error:
-        return Decision(StepOutcome.REFUSE, why=str(error))
+        return ServiceDecision(StepOutcome.REFUSE, why=str(error))
     step_s = step_seconds(seed, service, parsed.user)
     if reconsume_times == 0 and fails_at_first(seed, service, parsed.user):
-        return Decision(StepOutcome.FAIL, step_s, parsed, f"The {service} service was not reached.")
-    return Decision(StepOutcome.SERVE, step_s, parsed)
+        return ServiceDecision(StepOutcome.FAIL, step_s, parsed, f"The {service} service was not reached.")
+    return ServiceDecision(StepOutcome.SERVE, step_s, parsed)

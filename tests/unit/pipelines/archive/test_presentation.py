@@ -6,7 +6,7 @@ from skyrocket.pipelines.archive.batch_record import AddedFile, BatchRecord, Los
 from skyrocket.pipelines.archive.job import ArchiveSummary, TopicCounts
 from skyrocket.pipelines.archive.presentation import archive_page
 from skyrocket.pipelines.progress import ProgressHistory
-from skyrocket.pipelines.report import render_page
+from skyrocket.report import render_page
 
 NOW_MS = 1_800_000_000_000
 

@@ -6,7 +6,7 @@ from skyrocket.client.queues import Queue
 from skyrocket.pipelines.progress import ProgressHistory
 from skyrocket.pipelines.replay.job import QueueCounts, ReplaySummary
 from skyrocket.pipelines.replay.presentation import replay_page
-from skyrocket.pipelines.report import render_page
+from skyrocket.report import render_page
 
 NOW_MS = 1_800_000_000_000
 SOURCE, TARGET = Queue("orders", "broker-a", 0), Queue("orders-again", "broker-b", 3)

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from skyrocket.client.queues import Queue
 from skyrocket.pipelines.audit.findings import AuditReport, NumberRun, StreamKey, audit_stream
-from skyrocket.pipelines.report import ReportPage
 from skyrocket.pipelines.signup.effect_ledger import LedgerTotals
 from skyrocket.pipelines.signup.findings import ServiceFindings, find_problems
 from skyrocket.pipelines.signup.funnel import StepCount, make_funnel
@@ -17,6 +16,7 @@ from skyrocket.pipelines.signup.presentation import demo_page
 from skyrocket.pipelines.signup.result import DemoHistory, DemoResult, LetterRow, ServiceResult
 from skyrocket.pipelines.signup.services import SERVICES
 from skyrocket.pipelines.signup.sign_ups import DemoSettings
+from skyrocket.report import ReportPage
 
 BEGAN_MS = 1_800_000_000_000
 USERS = 1_350

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from skyrocket.cli.output import to_json
-from skyrocket.pipelines.report import render_page
 from skyrocket.pipelines.signup.presentation import (
     FUNNEL_HEAD,
     LATENCY_HEAD,
@@ -19,6 +18,7 @@ from skyrocket.pipelines.signup.presentation import (
     summary_sentence,
 )
 from skyrocket.pipelines.signup.result import LOOKS_MAX, DemoHistory
+from skyrocket.report import render_page
 from tests.unit.pipelines.signup.results import clean_result, empty_result, lossy_result
 
 
