@@ -1,6 +1,7 @@
 """Archive and replay while their driver (with JVM and tasks) or the broker is killed: nothing is missing, nothing comes twice.
 
-`SKYROCKET_PIPELINE_KILLS` is the number of kills of each test: three by default, twenty with `make pipeline-crash`.
+`SKYROCKET_PIPELINE_KILLS` is the number of kills of each test: three by default, twenty with `make pipeline-crash`,
+which also kills an archive as an Iceberg table.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tests.support.spark_streams import Row
 from tests.support.waiting import wait_until
 
 KILLS = int(os.environ.get("SKYROCKET_PIPELINE_KILLS", "3"))
+FORMATS = ["parquet", "delta", *(["iceberg"] if "SKYROCKET_PIPELINE_KILLS" in os.environ else [])]
 DRIVER = "tests.support.pipeline_driver"
 MOMENT_S_MAX = 2.0
 QUEUES = 4
@@ -47,7 +49,7 @@ def kill_and_start_broker(broker: Skyrocket, chance: random.Random) -> None:
     broker.start()
 
 
-@pytest.mark.parametrize("table_format", ["parquet", "delta"])
+@pytest.mark.parametrize("table_format", FORMATS)
 def test_a_killed_archive_loses_and_repeats_nothing(tmp_path: Path, broker: Skyrocket, table_format: str):
     with Admin(broker.nameserver) as admin:
         admin.topics.create("killed", queues=QUEUES)
