@@ -17,6 +17,7 @@ from tests.spark.conftest import Cluster, config_with_archive
 from tests.support.archives import contents, create, fill, rows
 from tests.support.spark_java import java_options
 from tests.support.spark_processes import JOB_S_MAX, connect_server, environment, standalone_cluster
+from tests.support.table_targets import delta_place
 
 
 def run(home: Path, master: str, cluster: Cluster, *words: object) -> subprocess.CompletedProcess[str]:
@@ -73,6 +74,19 @@ def test_an_audit_runs_on_any_master(master: str, ours: Cluster, topic: str, tmp
     audited = document(run(tmp_path / "home", master, ours, "audit", topic, "--partitions", 4, "--json"))
     assert audited["messages"] == 99
     assert [stream["missingNumbers"] for stream in audited["streams"]] == [[[42, 42]]]
+
+
+@pytest.mark.parametrize("master", ["connect"], indirect=True)
+def test_a_table_is_maintained_through_spark_connect(master: str, ours: Cluster, topic: str, tmp_path: Path):
+    create(ours.nameserver, topic)
+    with Producer(ours.nameserver, group="changes") as producer:
+        batch = [Message(topic, json.dumps({"id": n % 10, "v": n, "name": f"n{n}"}).encode()) for n in range(100)]
+        producer.send_batch(batch, queue=Queue(topic, ours.broker_name, 0))
+    place = delta_place(tmp_path / "table")
+    words = ["table", topic, "--to", place.to, "--key", "id", "--version", "v", "--json"]
+    done = document(run(tmp_path / "home", master, ours, *words))
+    assert (done["messages"], done["applied"], done["columns"]["v"]) == (100, 100, "bigint")
+    assert place.state() == {str(n % 10): (n, f"n{n}") for n in range(90, 100)}
 
 
 def test_output_is_a_table_and_errors_are_one_sentence(ours: Cluster, topic: str, tmp_path: Path):
