@@ -55,7 +55,7 @@ def archive(spark: Any, given: dict[str, Any]) -> None:
         "on_progress": say_ready,
     }
     archive_topics(spark, [given["topic"]], given["to"], follow=True, every_s=0.1, stop=finish, **every)
-    archive_topics(spark, [given["topic"]], given["to"], compact=True, **every)
+    archive_topics(spark, [given["topic"]], given["to"], compact=given["format"] != "iceberg", **every)
 
 
 def table(spark: Any, given: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ or register a table's newest metadata file with a catalog of theirs.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,11 +61,19 @@ def close_catalog(catalog: Any) -> None:
 
 @contextmanager
 def one_sentence(name: str) -> Iterator[None]:
-    """Turn an error of PyIceberg into a TargetError, and keep quiet about rows to replace that are not there."""
+    """Turn an error of PyIceberg into a TargetError.
+
+    It keeps PyIceberg quiet about what is meant so: rows to replace that are not there, and columns of files without statistics.
+    """
     exceptions = import_iceberg().exceptions
+    logger = logging.getLogger("pyiceberg.io.pyarrow")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Delete operation did not match any records")
             yield
     except (exceptions.CommitFailedException, exceptions.NoSuchTableError, exceptions.ValidationError) as error:
         raise TargetError(f"{name}: {str(error).strip().splitlines()[0]}") from error
+    finally:
+        logger.setLevel(level)

@@ -9,13 +9,16 @@ from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from skyrocket.pipelines import archive_topics
 from skyrocket.pipelines.archive.archive_folder import TableFormat, archive_lock
-from skyrocket.pipelines.archive.job import plan_archive
+from skyrocket.pipelines.archive.batch_record import append_record
+from skyrocket.pipelines.archive.job import open_table, plan_archive
 from skyrocket.pipelines.archive.reading import archive_files, read_archive
 from skyrocket.pipelines.errors import ArchiveError, ArgumentError
+from skyrocket.pipelines.iceberg_catalog import close_catalog
 from skyrocket.pipelines.progress import JobProgress
 from skyrocket.spark.columns import COLUMNS
 from tests.spark.conftest import Cluster
@@ -29,7 +32,7 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
     return found
 
 
-@pytest.fixture(params=["parquet", "delta"])
+@pytest.fixture(params=["parquet", "delta", "iceberg"])
 def table_format(request: pytest.FixtureRequest) -> TableFormat:
     return request.param
 
@@ -155,6 +158,42 @@ def test_delta_readers_see_the_published_rows(spark: SparkSession, ours: Cluster
     assert read_archive(spark, tmp_path / "a").where(f"topic = '{topic}'").count() == 120
 
 
+def test_iceberg_readers_see_the_published_rows(spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path):
+    create(ours.nameserver, topic)
+    fill(ours.nameserver, topic, ours.broker_name, 120)
+    root = tmp_path / "a"
+    archive_topics(spark, [topic], root, cluster=named(ours), table_format="iceberg")
+    catalog = SqlCatalog("skyrocket", uri=f"sqlite:///{root / 'catalog.db'}", warehouse=f"file://{root}")
+    table = catalog.load_table("skyrocket.messages")
+    found = table.scan(row_filter=f"topic = '{topic}' and queueId = 1").to_arrow()
+    assert (found.num_rows, set(found["hour"].to_pylist())) == (60, {row["hour"] for row in rows(root)})
+    assert sorted(table.scan().to_arrow()["body"].to_pylist()) == sorted(row["body"] for row in rows(root))
+    assert [field.name for field in table.spec().fields] == ["topic", "hour"]
+    assert read_archive(spark, root).where(f"topic = '{topic}'").count() == 120
+    close_catalog(catalog)
+    with pytest.raises(ArgumentError, match="is an Iceberg table, and files of those are not merged"):
+        archive_topics(spark, [topic], root, cluster=named(ours), compact=True)
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_batch_that_another_job_has_committed_is_not_committed_twice(
+    spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path, kind: TableFormat
+):
+    """Where the lock does not hold: two jobs have the same batch ready."""
+    create(ours.nameserver, topic)
+    fill(ours.nameserver, topic, ours.broker_name, 20)
+    root = tmp_path / "a"
+    archive_topics(spark, [topic], root, cluster=named(ours), table_format=kind)
+    first, second = open_table(root), open_table(root)
+    last = first.last()
+    assert last is not None
+    record = append_record(first.folder.id, 2, last.progress, [])
+    first.publish(record)
+    with pytest.raises(ArchiveError, match=r"has batch 2 of this archive, not 1: another job writes to it\."):
+        second.publish(record)
+    assert len(rows(root)) == 20
+
+
 def test_a_topic_with_a_reserved_name_is_archived(
     spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path, table_format: TableFormat
 ):
@@ -174,6 +213,7 @@ def fill_retry_topic(cluster: Cluster, name: str) -> None:
             producer.send(Message(name, b"%d" % number))
 
 
+@pytest.mark.parametrize("table_format", ["parquet", "delta"])
 def test_small_files_are_merged_and_no_row_changes(
     spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path, table_format: TableFormat
 ):

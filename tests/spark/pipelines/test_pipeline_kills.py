@@ -1,7 +1,12 @@
-"""Archive and replay while their driver (with JVM and tasks) or the broker is killed: nothing is missing, nothing comes twice."""
+"""Archive and replay while their driver (with JVM and tasks) or the broker is killed: nothing is missing, nothing comes twice.
+
+`SKYROCKET_PIPELINE_KILLS` is the number of kills of each test: three by default, twenty with `make pipeline-crash`,
+which also kills an archive as an Iceberg table.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -24,10 +29,11 @@ from tests.support.spark_crash import READY, SEED, START_S_MAX, Sender, SparkDri
 from tests.support.spark_streams import Row
 from tests.support.waiting import wait_until
 
+FORMATS = ["parquet", "delta", *(["iceberg"] if "SKYROCKET_PIPELINE_KILLS" in os.environ else [])]
 QUEUES = 4
 
 
-@pytest.mark.parametrize("table_format", ["parquet", "delta"])
+@pytest.mark.parametrize("table_format", FORMATS)
 def test_a_killed_archive_loses_and_repeats_nothing(tmp_path: Path, broker: Skyrocket, table_format: str):
     with Admin(broker.nameserver) as admin:
         admin.topics.create("killed", queues=QUEUES)

@@ -18,6 +18,7 @@ from tests.support.archives import contents, create, fill, rows
 from tests.support.sample_stores import sample_store
 from tests.support.spark_java import java_options
 from tests.support.spark_processes import JOB_S_MAX, connect_server, environment, standalone_cluster
+from tests.support.table_targets import delta_place
 
 
 def run(home: Path, master: str, cluster: Cluster, *words: object) -> subprocess.CompletedProcess[str]:
@@ -90,6 +91,19 @@ def test_a_drain_and_the_verification_of_its_archive_run_through_connect(master:
     verified = document(run(tmp_path / "home", master, ours, "verify", *stores, "--archive", tmp_path / "d", "--json"))
     assert (verified["isSound"], [one["kind"] for one in verified["results"]]) == (True, ["store", "archive"])
     assert verified["results"][1]["counts"]["compared with the topic"] == 200
+
+
+@pytest.mark.parametrize("master", ["connect"], indirect=True, scope="module")
+def test_a_table_is_maintained_through_spark_connect(master: str, ours: Cluster, topic: str, tmp_path: Path):
+    create(ours.nameserver, topic)
+    with Producer(ours.nameserver, group="changes") as producer:
+        batch = [Message(topic, json.dumps({"id": n % 10, "v": n, "name": f"n{n}"}).encode()) for n in range(100)]
+        producer.send_batch(batch, queue=Queue(topic, ours.broker_name, 0))
+    place = delta_place(tmp_path / "table")
+    words = ["table", topic, "--to", place.to, "--key", "id", "--version", "v", "--json"]
+    done = document(run(tmp_path / "home", master, ours, *words))
+    assert (done["messages"], done["applied"], done["columns"]["v"]) == (100, 100, "bigint")
+    assert place.state() == {str(n % 10): (n, f"n{n}") for n in range(90, 100)}
 
 
 def test_output_is_a_table_and_errors_are_one_sentence(ours: Cluster, topic: str, tmp_path: Path):

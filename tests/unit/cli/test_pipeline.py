@@ -60,7 +60,11 @@ def test_the_page_of_jobs_has_each_of_them(name: str):
     ("arguments", "sentence"),
     [
         (["archive", "orders", "--to", "s3://bucket/x"], "'s3://bucket/x' is a URL"),
-        (["archive", "orders", "--to", "/tmp/x", "--format", "csv"], "The format is 'csv'. It must be parquet or delta."),
+        (
+            ["archive", "orders", "--to", "/tmp/x", "--format", "csv"],
+            "The format is 'csv'. It must be one of parquet, ",
+        ),
+        (["archive", "orders", "--to", "iceberg:/tmp/x", "--format", "delta"], "--to says iceberg, and --format delta."),
         (["archive", "orders", "--to", "/tmp/x", "--compression", "rar"], "The compression is 'rar'. It must be one of lz4"),
         (["archive", "orders", "--to", "/tmp/x", "--batch-messages", "0"], "A batch has 0 messages. It must have at least 1."),
         (["archive", "orders", "--to", "/tmp/x", "--conf", "spark"], "--conf is key=value, not 'spark'."),

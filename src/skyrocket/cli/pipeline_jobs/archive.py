@@ -1,4 +1,4 @@
-"""`skyrocket pipeline archive`: copy topics to Parquet files or a Delta table."""
+"""`skyrocket pipeline archive`: copy topics to Parquet files, a Delta table or an Iceberg table."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from skyrocket.cli.cluster_command import refuse
 from skyrocket.cli.output import format_table
 from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, drift_lines, pipeline_job, stop_on_signal
 from skyrocket.pipelines.progress import ProgressHistory, record_progress
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
 def archive(
     options: JobOptions,
     topics: Annotated[list[str], typer.Argument(metavar="TOPICS", help="Topics, or patterns such as 'order-*'.")],
-    to: Annotated[str, typer.Option("--to", metavar="FOLDER", help="The archive: a new folder, or one of an earlier run.")],
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="FOLDER", help="The archive: a new folder, or one of an earlier run; also iceberg:FOLDER."),
+    ],
     table_format: Annotated[
-        str | None, typer.Option("--format", help="parquet or delta, for a new archive. Without it: parquet.")
+        str | None, typer.Option("--format", help="parquet, delta or iceberg, for a new archive. Without it: parquet.")
     ] = None,
     json_columns: Annotated[
         bool,
@@ -42,11 +46,12 @@ def archive(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be archived.")] = False,
 ) -> JobResult:
-    """Copy topics to Parquet files or a Delta table, each message once. Run it again to continue."""
+    """Copy topics to Parquet files, a Delta table or an Iceberg table, each message once. Run it again to continue."""
     from skyrocket.pipelines.archive import job  # noqa: PLC0415 — importing Spark takes longer than a help text
     from skyrocket.pipelines.json_columns.json_schema import read_json_schema  # noqa: PLC0415
 
     history = ProgressHistory()
+    to, table_format = _split_target(to, table_format)
     given: dict[str, Any] = {"cluster": options.cluster, "table_format": table_format, "skip_missing": skip_missing}
     job.check_arguments(topics, to, table_format, compression, batch_messages)
     if dry_run:
@@ -83,6 +88,16 @@ def _page(options: JobOptions, summary: ArchiveSummary, history: ProgressHistory
     from skyrocket.report import render_page  # noqa: PLC0415
 
     return render_page(archive_page(summary, history, options.cluster_name, time.time_ns() // 1_000_000))
+
+
+def _split_target(to: str, table_format: str | None) -> tuple[str, str | None]:
+    """Return folder and format of a target such as iceberg:FOLDER. A folder without a format stays as it is."""
+    kind, colon, folder = to.partition(":")
+    if not colon or kind not in ("parquet", "delta", "iceberg"):
+        return to, table_format
+    if table_format not in (None, kind):
+        refuse(f"--to says {kind}, and --format {table_format}. Leave --format out.")
+    return folder, kind
 
 
 def _document(summary: ArchiveSummary) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from skyrocket.cli.lazy_commands import LazyCommand, lazy_group
 
 JOBS: Final = {
     "archive": LazyCommand(
-        "skyrocket.cli.pipeline_jobs.archive:archive", "Copy topics to Parquet files or a Delta table, each message once."
+        "skyrocket.cli.pipeline_jobs.archive:archive",
+        "Copy topics to Parquet files, a Delta table or an Iceberg table, each message once.",
     ),
     "replay": LazyCommand(
         "skyrocket.cli.pipeline_jobs.replay:replay", "Send messages of an archive, a store directory or a topic to a topic."

@@ -68,7 +68,7 @@ def table(
     )
     planned = job.plan_table(wanted, to, cluster=options.cluster, table=name)
     if dry_run:
-        return JobResult(_document(planned), _plan_text(planned))
+        return JobResult(summary_document(planned), plan_text(planned))
     spark = options.session("table")
     try:
         with stop_on_signal(follow) as stop:
@@ -85,10 +85,10 @@ def table(
             )
     finally:
         spark.stop()
-    return JobResult(_document(summary), _text(summary))
+    return JobResult(summary_document(summary), summary_text(summary))
 
 
-def _document(summary: TableSummary) -> dict[str, Any]:
+def summary_document(summary: TableSummary) -> dict[str, Any]:
     counts = summary.counts
     return {
         "table": summary.table,
@@ -103,6 +103,7 @@ def _document(summary: TableSummary) -> dict[str, Any]:
         "late": counts.late,
         "conflicts": counts.conflicts,
         "rejected": summary.rejected,
+        "rejects": summary.rejects,
         "waiting": summary.waiting,
         "gaps": [gap._asdict() for gap in summary.gaps],
         "drift": summary.drift.document(summary.columns),
@@ -119,18 +120,20 @@ def _columns_table(columns: JsonColumns) -> str:
     return format_table(("COLUMN", "TYPE"), rows, "The topic has no message yet, so the columns are not known.")
 
 
-def _plan_text(summary: TableSummary) -> str:
+def plan_text(summary: TableSummary) -> str:
     does = "would be made" if summary.is_new else "exists"
     return f"{_columns_table(summary.columns)}\n{summary.table} {does}. {summary.planned:,} messages would be read."
 
 
-def _text(summary: TableSummary) -> str:
+def summary_text(summary: TableSummary) -> str:
     counts = summary.counts
     head = ("MESSAGES", "APPLIED", "REPEATED", "LATE", "CONFLICTS", "REJECTED", "WAITING")
     row = (summary.messages, counts.applied, counts.repeated, counts.late, counts.conflicts, summary.rejected, summary.waiting)
     lines = [format_table(head, [row])]
     if summary.is_new and not summary.columns.columns and not summary.messages:
         lines.append("The topic has no message yet, so the table was not made.")
+    if summary.rejected:
+        lines.append(f"Messages that are no changes: {summary.rejected:,}. {summary.rejects} has them, with the reasons.")
     lines += [_gap_line(gap.key, gap.has, gap.next, gap.changes) for gap in summary.gaps]
     lines += drift_lines(summary.drift.fields(summary.columns))
     lines += [f"Deleted before read: {gap}." for gap in summary.missing]

@@ -21,8 +21,8 @@ from skyrocket.pipelines.errors import ArchiveError
 from skyrocket.pipelines.file_lock import take_lock
 from skyrocket.pipelines.json_columns.json_schema import JsonColumns
 
-TableFormat = Literal["parquet", "delta"]
-FORMATS: Final = ("parquet", "delta")
+TableFormat = Literal["parquet", "delta", "iceberg"]
+FORMATS: Final = ("parquet", "delta", "iceberg")
 VERSION: Final = 1  # of the layout
 RECORD_BYTES_MAX: Final = 256 * 1024 * 1024
 RECORDS_KEPT: Final = 3

@@ -29,7 +29,8 @@ PLAN: Final = "plan"  # JSON: [[topic, broker, queue, start, stop], …]
 FOLDER: Final = "folder"  # of staged files
 COMPRESSION: Final = "compression"
 JSON_COLUMNS: Final = "jsoncolumns"  # JSON of JsonColumns; absent: bodies are binary only
-_OWN: Final = frozenset({PLAN, FOLDER, COMPRESSION, JSON_COLUMNS})
+WITH_PARTITIONS: Final = "withpartitions"  # present: topic and hour are columns of the files
+_OWN: Final = frozenset({PLAN, FOLDER, COMPRESSION, JSON_COLUMNS, WITH_PARTITIONS})
 
 # In the order of the fields of StagedFile. Built from fields: a text would need a session, which planning processes lack.
 FILE_ROW: Final = StructType(
@@ -76,6 +77,7 @@ class ArchiveFilesReader(DataSourceReader):
         self._parts = decode_plan(options[PLAN])
         self._folder, self._compression = options[FOLDER], options[COMPRESSION]
         self._json = options.get(JSON_COLUMNS)
+        self._with_partitions = WITH_PARTITIONS in options
         cluster = {name: value for name, value in options.items() if name.lower() not in _OWN}
         topics = ",".join(sorted({part.queue.topic for part in self._parts}))
         self._options = source_options({**cluster, "subscribe": topics, "columns": ",".join(FILE_COLUMNS)}, "batch")
@@ -86,7 +88,7 @@ class ArchiveFilesReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         if not isinstance(partition, QueuePartition):
             return
-        files = HourlyFiles(Path(self._folder), *partition.queue, self._compression)
+        files = HourlyFiles(Path(self._folder), *partition.queue, self._compression, with_partitions=self._with_partitions)
         batches = RangeReader(self._options, partition, FILE_COLUMNS).batches()
         adder = None if self._json is None else BodyColumns(msgspec.json.decode(self._json, type=JsonColumns))
         for file in files.write(batches if adder is None else adder.add(batches)):

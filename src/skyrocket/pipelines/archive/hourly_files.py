@@ -21,8 +21,17 @@ from skyrocket.pipelines.archive.layout import HOUR_MS, SUFFIX, hour_text
 
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024  # of decoded columns, roughly
 OPEN_FILES_MAX: Final = 4  # each holds a row group in memory; store times seldom go back
-FEW_VALUES: Final = ("broker", "queueId", "bornHost", "tags", "reconsumeTimes", "sysFlag")  # dictionaries pay off
-STATISTICS: Final = ("queueId", "queueOffset", "physicalOffset", "storeTimestamp", "bornTimestamp", "tags")
+FEW_VALUES: Final = (
+    "topic",
+    "hour",
+    "broker",
+    "queueId",
+    "bornHost",
+    "tags",
+    "reconsumeTimes",
+    "sysFlag",
+)  # dictionaries pay off
+STATISTICS: Final = ("topic", "hour", "queueId", "queueOffset", "physicalOffset", "storeTimestamp", "bornTimestamp", "tags")
 _HOUR_US: Final = HOUR_MS * 1000
 
 
@@ -90,8 +99,12 @@ class _HourFile:
 
 
 class HourlyFiles:
-    def __init__(self, folder: Path, topic: str, broker: str, queue_id: int, compression: str) -> None:
+    def __init__(
+        self, folder: Path, topic: str, broker: str, queue_id: int, compression: str, *, with_partitions: bool = False
+    ) -> None:
+        """`with_partitions` puts topic and hour into the files, too, for readers that do not look at names of folders."""
         self._folder = folder
+        self._with_partitions = with_partitions
         self._topic, self._broker, self._queue_id = topic, broker, queue_id
         self._compression = compression
         self._open: dict[int, _HourFile] = {}  # by hour; the least recently used comes first
@@ -100,7 +113,8 @@ class HourlyFiles:
         """Write all batches. Yield each file when it is whole and on disk."""
         try:
             for batch in batches:
-                for hour, rows in split_by_hour(batch):
+                for hour, part in split_by_hour(batch):
+                    rows = add_partitions(part, self._topic, hour) if self._with_partitions else part
                     file = self._open.pop(hour, None)
                     if file is None:
                         file = _HourFile(StagedWriter(self._folder, rows.schema, self._compression))
@@ -130,6 +144,13 @@ class HourlyFiles:
             first_ms=file.first_us // 1000,
             last_ms=file.last_us // 1000,
         )
+
+
+def add_partitions(batch: Any, topic: str, hour: int) -> Any:
+    """Return the rows with the columns `topic` and `hour`."""
+    values = {"topic": topic, "hour": hour_text(hour)}
+    arrays = [pa.array([value] * batch.num_rows, pa.string()) for value in values.values()]
+    return pa.RecordBatch.from_arrays([*batch.columns, *arrays], names=[*batch.schema.names, *values])
 
 
 def split_by_hour(batch: Any) -> Iterator[tuple[int, Any]]:

@@ -32,7 +32,16 @@ from skyrocket.pipelines.archive.batch_record import (
 )
 from skyrocket.pipelines.archive.compaction import ROOT, ArchiveMerge, SizedFile, plan_merges
 from skyrocket.pipelines.archive.delta_table import DeltaArchive
-from skyrocket.pipelines.archive.files_source import COMPRESSION, FOLDER, JSON_COLUMNS, PLAN, ArchiveFiles, encode_plan
+from skyrocket.pipelines.archive.files_source import (
+    COMPRESSION,
+    FOLDER,
+    JSON_COLUMNS,
+    PLAN,
+    WITH_PARTITIONS,
+    ArchiveFiles,
+    encode_plan,
+)
+from skyrocket.pipelines.archive.iceberg_table import IcebergArchive
 from skyrocket.pipelines.archive.parquet_table import ParquetTable
 from skyrocket.pipelines.archive.plan import QueueBounds, RunPlan, is_pattern, next_batch, plan_run, plan_tasks, select_topics
 from skyrocket.pipelines.clusters import parallel_tasks, parse_cluster, require_queues
@@ -95,7 +104,12 @@ class ArchiveSummary:
             self.hours.setdefault(file.hour, TopicCounts()).add(file)
 
 
-Table = ParquetTable | DeltaArchive
+Table = ParquetTable | DeltaArchive | IcebergArchive
+_TABLES: Final[dict[str, Callable[[ArchiveFolder], Table]]] = {
+    "parquet": ParquetTable,
+    "delta": DeltaArchive,
+    "iceberg": IcebergArchive,
+}
 
 
 def open_table(
@@ -113,7 +127,7 @@ def open_table(
         folder = ArchiveFolder.create(root, table_format or "parquet", json_columns)
     if table_format is not None and folder.format != table_format:
         raise ArgumentError(f"{root} is an archive of format {folder.format}, not {table_format}. Leave --format out.")
-    return DeltaArchive(folder) if folder.format == "delta" else ParquetTable(folder)
+    return _TABLES[folder.format](folder)
 
 
 def archive_topics(
@@ -135,12 +149,14 @@ def archive_topics(
 ) -> ArchiveSummary:
     """Archive everything that the topics have now; with `follow`, continue until `stop` is set.
 
-    `to` is a folder that the driver and every task reach under this path. `table_format` is parquet or delta, for a new archive.
-    `json_columns` gives bodies typed columns: these, or those that the newest messages have.
+    `to` is a folder that the driver and every task reach under this path. `table_format` (parquet, delta, iceberg) is for a new
+    archive. `json_columns` gives bodies typed columns: these, or those that the newest messages have.
     """
     root = check_arguments(topics, to, table_format, compression, batch_messages)
     check_topics(topics, cluster)
     with _open_for_writing(root, table_format, lambda: decide_json_columns(root, json_columns, topics, cluster)) as table:
+        if compact and table.folder.format == "iceberg":
+            raise ArgumentError(f"{root} is an Iceberg table, and files of those are not merged. Leave --compact out.")
         job = _ArchiveRun(spark, table, cluster, compression, batch_messages, skip_missing, on_progress)
         job.run(topics)
         ended = stop or threading.Event()
@@ -213,7 +229,7 @@ def check_arguments(
     if not topics:
         raise ArgumentError("No topic is given. Name topics, or patterns such as 'order-*'.")
     if table_format is not None and table_format not in FORMATS:
-        raise ArgumentError(f"The format is '{table_format}'. It must be {' or '.join(FORMATS)}.")
+        raise ArgumentError(f"The format is '{table_format}'. It must be one of {', '.join(FORMATS)}.")
     if compression not in COMPRESSIONS:
         raise ArgumentError(f"The compression is '{compression}'. It must be one of {', '.join(COMPRESSIONS)}.")
     if batch_messages < 1:
@@ -311,6 +327,8 @@ class _ArchiveRun:
         options = {PLAN: encode_plan(parts), FOLDER: str(self._table.folder.staged), COMPRESSION: self._compression}
         if self._table.folder.json_columns is not None:
             options[JSON_COLUMNS] = msgspec.json.encode(self._table.folder.json_columns).decode()
+        if self._table.folder.format == "iceberg":
+            options[WITH_PARTITIONS] = "true"
         frame = self._spark.read.format(ArchiveFiles.name()).options(**self._cluster, **options).load()
         return [read_row(row) for row in frame.collect()]
 
@@ -335,6 +353,7 @@ class _ArchiveRun:
         if isinstance(self._table, DeltaArchive):
             self.summary.merged += self._table.compact()["removed"]
             return
+        assert isinstance(self._table, ParquetTable)
         root = self._table.folder.root
         paths = [Path(path) for path in self._table.files()]
         groups = plan_merges(SizedFile(str(path.relative_to(root)), path.stat().st_size) for path in paths)

@@ -47,9 +47,12 @@ def archive_files(root: str | Path) -> list[str]:
 def read_archive(spark: SparkSession, root: str | Path) -> DataFrame:
     """Return the messages of an archive; one with JSON columns also has `json`, `jsonRest` and `jsonError`."""
     files = archive_files(root)
-    json_columns = open_table(Path(root).absolute()).folder.json_columns
+    table = open_table(Path(root).absolute())
+    json_columns = table.folder.json_columns
     schema, columns = archive_schema(json_columns), (*TABLE_COLUMNS, *(() if json_columns is None else BODY_COLUMNS))
     if not files:
         return spark.createDataFrame([], schema).select(*columns)
-    base = str(Path(root).absolute())
-    return spark.read.schema(schema).option("basePath", base).parquet(*files).select(*columns)
+    reader = spark.read.schema(schema)
+    if table.folder.format != "iceberg":  # its files have topic and hour in them
+        reader = reader.option("basePath", str(table.folder.root))
+    return reader.parquet(*files).select(*columns)

@@ -62,6 +62,7 @@ class DeltaTableTarget:
         self._folder = folder
         self._own = folder / OWN_FOLDER
         self.name = f"Delta table {folder}"
+        self.rejects = str(self._own / "rejects")
         self._description: TableDescription | None = None
         self._lock_file: int | None = None
 

@@ -56,6 +56,7 @@ class IcebergTable:
         self._iceberg = import_iceberg()
         self._folder, self._table = folder, table
         self.name = f"Iceberg table {table} in {folder}"
+        self.rejects = f"{table}_rejects"
         self._catalog = open_catalog(folder, create=False)
         self._description: TableDescription | None = None
         self._lock_file: int | None = None

@@ -85,6 +85,7 @@ class TableSummary:
     batches: int = 0
     counts: Counts = field(default_factory=Counts)
     rejected: int = 0
+    rejects: str = ""  # where they are
     waiting: int = 0  # in the table, after the run
     gaps: list[WaitingKey] = field(default_factory=list)
     missing: list[MissingRange] = field(default_factory=list)
@@ -155,7 +156,7 @@ class TableRun:
         self._feed = feed
         self._on_progress = on_progress
         self._progress: dict[Queue, int] = {}
-        self.summary = TableSummary(target.name, options.topic)
+        self.summary = TableSummary(target.name, options.topic, rejects=target.rejects)
         self._description = target.load()
         if self._description is not None:
             check_description(self._description, options.describe(options.columns or JsonColumns()), target.name)

@@ -94,6 +94,7 @@ class PostgresqlTable:
                 dsn, connect_timeout=CONNECT_S, application_name="skyrocket pipeline table"
             )
         info = self._connection.info
+        self.rejects = f"{table}_rejects"
         self.name = f"Table {table} of {info.dbname} at {info.host or info.hostaddr}:{info.port}"
         try:
             self._prepare()

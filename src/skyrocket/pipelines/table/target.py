@@ -63,6 +63,7 @@ class TableBatch:
 
 class TableTarget(Protocol):
     name: str  # as messages show it, without passwords
+    rejects: str  # where rejected messages are, for people
     refuses_nul: bool
 
     def lock(self) -> None:
