@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from skyrocket.client import Message
-from skyrocket.client.sync import Admin, Consumer, Producer
+from skyrocket.client import Message, Outcome
+from skyrocket.client.sync import Admin, Consumer, Producer, TransactionProducer
 from skyrocket.console.server import ConsoleServer
 from skyrocket.testing import sync
 from skyrocket.testing.threaded import SyncBroker
@@ -127,7 +127,7 @@ def test_a_topic_is_created_changed_tried_and_deleted(visitor: Visitor, broker: 
 
 def test_wrong_input_changes_nothing_and_says_why(visitor: Visitor, admin: Admin):
     assert "not 'many'" in visitor.fill("/new-topic", status=400, topic="wrong", read_queues="many")
-    assert "wrong name" in visitor.fill("/new-topic", status=502, topic="wrong name")
+    assert "wrong name" in visitor.fill("/new-topic", status=400, topic="wrong name")
     assert not [name for name in admin.topics.names() if name.startswith("wrong")]
 
 
@@ -135,7 +135,7 @@ def test_a_change_does_not_create_a_topic(visitor: Visitor, admin: Admin):
     token = re.search(r'name="token" value="(\w+)"', visitor.get("/new-topic"))
     assert token is not None
     answer = visitor.http.post("/topics/no-such/change", data={"token": token[1], "permission": "rw"})
-    assert answer.status_code == 502
+    assert answer.status_code == 404
     assert "no-such" not in admin.topics.names()
 
 
@@ -230,7 +230,7 @@ def test_a_message_shows_its_body_and_who_consumed_it(visitor: Visitor, sales: s
     raw = visitor.http.get(f"/message-body?{place}")
     assert raw.content == message.body
     assert raw.headers["content-disposition"].startswith("attachment")
-    assert "There is no message at offset 99" in visitor.read(f"/message?topic={sales}&broker=broker-a&queue=0&offset=99", 502)
+    assert "There is no message at offset 99" in visitor.read(f"/message?topic={sales}&broker=broker-a&queue=0&offset=99", 404)
 
 
 def test_a_search_goes_on_where_a_page_ended(visitor: Visitor, broker: SyncBroker, admin: Admin):
@@ -289,6 +289,22 @@ def test_delays_and_half_messages_that_wait_are_shown(visitor: Visitor, broker: 
     with Producer(broker.nameserver) as producer:
         producer.send(Message("later", b"x", delay_level=5))
     assert re.search(r"5 1m 1 0", visitor.read("/waiting"))
+
+
+def test_a_transaction_that_waits_is_shown(visitor: Visitor, broker: SyncBroker):
+    with TransactionProducer(broker.nameserver, group="shop", check=lambda *_: Outcome.UNKNOWN) as producer:
+        producer.transaction(Message("paid-orders", b"half"), lambda *_: Outcome.UNKNOWN)
+    page = visitor.read("/waiting")
+    assert "At most 1 half message wait" in page
+    assert "paid-orders shop" in page
+
+
+def test_the_trace_of_a_message_is_shown(visitor: Visitor, broker: SyncBroker):
+    with Producer(broker.nameserver, group="traced-shop", trace=True) as producer:
+        receipt = producer.send(Message("traced", b"x", keys="t-1"))
+    place = f"topic=traced&broker=broker-a&queue={receipt.queue.queue_id}&offset={receipt.queue_offset}"
+    wait_until(lambda: re.search(r"UTC Pub traced-shop", visitor.read(f"/message?{place}")) is not None, "the trace")
+    assert "No client has written a trace" not in visitor.read(f"/message?{place}")
 
 
 # --- what no page is

@@ -96,7 +96,7 @@ def test_tab_completes_in_bash(terminal: Terminal, typed: str, completed: str):
 
 def test_tab_twice_lists_the_commands_in_bash(terminal: Terminal):
     terminal.type("skyrocket co\t\t")
-    terminal.read_until(r"completion +consume")
+    terminal.read_until(r"completion +console +consume")
 
 
 # --- the scripts' questions
@@ -112,7 +112,7 @@ def test_every_command_is_completed_and_none_is_imported(environment: dict[str, 
 
 
 def test_fish_gets_one_completion_a_line_with_its_help(environment: dict[str, str]):
-    asked = {"_SKYROCKET_COMPLETE": "complete_fish", "_TYPER_COMPLETE_ARGS": "skyrocket con"}
+    asked = {"_SKYROCKET_COMPLETE": "complete_fish", "_TYPER_COMPLETE_ARGS": "skyrocket consu"}
     answer = run(environment, "skyrocket", _TYPER_COMPLETE_FISH_ACTION="get-args", **asked)
     assert answer == f"consume\t{COMMANDS['consume'].help}\n"
     run(environment, "skyrocket", _TYPER_COMPLETE_FISH_ACTION="is-args", **asked)
