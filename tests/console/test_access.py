@@ -37,6 +37,8 @@ def test_users_and_rules_are_written_and_deleted(operator: Visitor, broker: Sync
     assert "User alice is created." in operator.fill("/access", "/access/users", name="alice", password="alice-secret")
     rule = {"user": "alice", "resource": "Topic:orders", "action": "Pub", "decision": "Allow"}
     assert "Allow Pub on Topic:orders for alice" in operator.fill("/access?q=nobody", "/access/rules", **rule)
+    without_action = operator.fill("/access", "/access/rules", status=400, user="alice", resource="*", decision="Allow")
+    assert "Choose the actions" in without_action
     operator.fill("/new-topic", topic="orders", read_queues=1, write_queues=1)
     alice = Credentials("alice", "alice-secret")
     with Producer(broker.nameserver, credentials=alice) as producer:

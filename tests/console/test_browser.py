@@ -150,6 +150,9 @@ def test_a_page_says_when_it_is_no_longer_live(page: Page):
 def test_keys_open_pages_and_the_search(page: Page):
     page.goto("/")
     page.keyboard.press("g")
+    page.keyboard.press("g")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Groups")
+    page.keyboard.press("g")
     page.keyboard.press("t")
     expect(page.get_by_role("heading", level=1)).to_have_text("Topics")
     page.keyboard.press("/")
