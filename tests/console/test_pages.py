@@ -198,6 +198,13 @@ def test_a_group_is_created_changed_and_deleted(visitor: Visitor, admin: Admin):
     assert "does not exist" in visitor.read("/groups/bills", 404)
 
 
+def test_the_overview_has_the_groups_that_are_furthest_behind(broker: SyncBroker, sales: str):
+    with running_console(broker.nameserver) as console:  # its first sweep sees the backlog
+        visitor = Visitor(console.url)
+        wait_until(lambda: f"audit 20 – {sales}" in visitor.read("/"), lambda: f"the backlog: {visitor.read('/')}")
+        visitor.close()
+
+
 # --- messages
 
 

@@ -23,6 +23,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from skyrocket.client import ClientError, NoRouteError, NotFoundError
+from skyrocket.console.body_views import escape_controls
 from skyrocket.console.errors import InputError, MissingPageError, NotPermittedError, VisitError
 from skyrocket.console.forms import Fields, parse_fields
 from skyrocket.console.limits import FORM_BYTES_MAX, PAGES_AT_ONCE, PATH_CHARACTERS_MAX, SESSION_MS
@@ -105,7 +106,7 @@ class ConsoleApplication:
             except (ClientError, ProtocolError) as error:
                 answered = _error_page(_status_of(error), str(error))
             if isinstance(answered, Redirect) and answered.change:
-                log.info("%s: %s", visitor.name or visitor.address, answered.change)
+                log.info("%s: %s", visitor.name or visitor.address, escape_controls(answered.change))
             response = self._respond(answered, request, session, visitor)
             if is_new:
                 self._set_session(response, request, session)

@@ -28,6 +28,11 @@ SAMPLE_EVERY_S: Final = 5.0
 SAMPLES_MAX: Final = 720  # an hour
 BROKERS_SAMPLED_MAX: Final = 64
 
+# --- the sweep over all groups
+SWEEP_EVERY_MS: Final = 30_000
+SWEPT_GROUPS_MAX: Final = 2_000
+LAGS_SHOWN: Final = 10
+
 # --- visitors
 SESSION_MS: Final = 12 * 3_600_000
 LOGIN_FAILURES_MAX: Final = 5  # of one address, until it has to wait

@@ -23,6 +23,7 @@ from skyrocket.client.options import ClientOptions
 from skyrocket.console.application import Access, ConsoleApplication
 from skyrocket.console.errors import ConsoleError
 from skyrocket.console.history import ClusterHistory
+from skyrocket.console.lag_sweep import LagSweep
 from skyrocket.console.sampler import ClusterSampler
 from skyrocket.console.security.hosts import AllowedHosts, is_loopback
 from skyrocket.console.security.users import ConsoleUser, parse_users
@@ -91,8 +92,10 @@ class ConsoleServer:
             history = ClusterHistory()
             sampling = SupervisedTask("console sampler", ClusterSampler(admin, history).run)
             stack.push_async_callback(sampling.close)
+            lags = LagSweep(admin)
+            stack.push_async_callback(lags.close)
             nameservers = ";".join(self._options.client.nameservers) or self._options.client.address_server
-            application = ConsoleApplication(ClusterClients(admin, producer, history, nameservers), access)
+            application = ConsoleApplication(ClusterClients(admin, producer, history, lags, nameservers), access)
             await self._serve(application, listening, stack)
             self._stack = stack.pop_all()
         return self
