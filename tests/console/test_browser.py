@@ -67,6 +67,7 @@ def broker() -> Iterator[SyncBroker]:
     """A broker with forty topics, a group with a backlog, and a message whose body is markup."""
     with sync.LocalBroker() as running:
         with Producer(running.nameserver) as producer, Admin(running.nameserver) as admin:
+            admin.topics.create("orders")
             for number in range(12):
                 producer.send(Message("orders", f'{{"order": {number}}}'.encode(), tag="paid", keys=f"o-{number}"))
             producer.send(Message("orders", b"<script>document.title='owned'</script>", keys="hostile"))

@@ -30,7 +30,6 @@ from skyrocket.console.security.users import ConsoleUser, parse_users
 from skyrocket.console.visit import ClusterClients
 from skyrocket.supervised_task import SupervisedTask
 
-PORT_DEFAULT: Final = 8082  # where Apache's dashboard listens
 PRODUCER_GROUP: Final = "skyrocket-console"
 CONNECTIONS_MAX: Final = 128
 KEEP_ALIVE_S: Final = 10
@@ -44,8 +43,8 @@ class ConsoleOptions:
     """Where the console listens, for which cluster, and who may use it."""
 
     client: ClientOptions
+    port: int  # 0: any free port
     host: str = "127.0.0.1"
-    port: int = PORT_DEFAULT  # 0: any free port
     users: Path | None = None  # the file of users; None: nobody logs in, which is possible on loopback alone
     allowed_hosts: tuple[str, ...] = ()
     certificate: Path | None = None
