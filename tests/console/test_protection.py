@@ -165,6 +165,18 @@ def test_a_form_that_is_too_large_or_no_form_is_refused(visitor: Visitor):
     assert visitor.http.get(f"/topics?q={'x' * 5_000}").status_code == 400
 
 
+def test_a_change_is_one_line_in_the_log_with_who_made_it(guarded: ConsoleServer, caplog: pytest.LogCaptureFixture):
+    visitor = log_in(guarded, "ann")
+    with caplog.at_level("INFO", "skyrocket.console.application"):
+        visitor.fill("/new-group", group="logged")
+        visitor.fill("/groups/logged/delete", confirm="logged")
+    visitor.close()
+    assert [line for line in caplog.messages if "logged" in line] == [
+        "ann: group logged created: enabled True, broadcast True, orderly False, retries 16",
+        "ann: group logged deleted",
+    ]
+
+
 # --- pages
 
 

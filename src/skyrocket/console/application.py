@@ -106,7 +106,7 @@ class ConsoleApplication:
             except (ClientError, ProtocolError) as error:
                 answered = _error_page(_status_of(error), str(error))
             if isinstance(answered, Redirect) and answered.change:
-                log.info("%s: %s", visitor.name or visitor.address, escape_controls(answered.change))
+                log.info("%s: %s", visitor.name or visitor.address, " ".join(escape_controls(answered.change).split()))
             response = self._respond(answered, request, session, visitor)
             if is_new:
                 self._set_session(response, request, session)
