@@ -65,6 +65,7 @@ def test_the_overview_and_the_cluster_show_the_broker(visitor: Visitor, broker: 
     cluster = visitor.read("/cluster")
     assert f"{broker.nameserver} 1 answers" in cluster
     assert "5.5.0" in cluster
+    assert "listenPort 0" in cluster, "the nameserver's settings"
 
 
 def test_charts_have_points_after_the_first_sample(visitor: Visitor):
