@@ -21,6 +21,7 @@ from tools.report_pictures import FOLDER, find_chromium
 
 WIDTH: Final = 1280
 TELEPHONE_WIDTH: Final = 390
+SWEEP_S: Final = 2.0
 HISTORY_S: Final = 21.0  # so that charts have some points
 
 
@@ -33,8 +34,8 @@ class Picture(NamedTuple):
 
 
 PICTURES: Final = (
-    Picture("overview-light", "/", "light", height=1250),
-    Picture("overview-dark", "/", "dark", height=1250),
+    Picture("overview-light", "/", "light", height=1350),
+    Picture("overview-dark", "/", "dark", height=1350),
     Picture("cluster-light", "/cluster", "light"),
     Picture("topics-light", "/topics", "light"),
     Picture("topic-dark", "/topics/orders", "dark", height=1500),
@@ -113,6 +114,8 @@ async def main() -> None:
                 await asyncio.sleep(0.1)
             async with async_playwright() as playwright:
                 browser = await playwright.chromium.launch(executable_path=Path(chromium))
+                await take(browser, console.url, PICTURES[0])  # starts the sweep over the groups
+                await asyncio.sleep(SWEEP_S)
                 for picture in PICTURES:
                     await take(browser, console.url, picture)
                 await browser.close()

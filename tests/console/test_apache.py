@@ -33,6 +33,7 @@ def apache_visitor(apache: Servers) -> Iterator[Visitor]:
 def test_every_page_shows_apaches_cluster(apache: Servers, apache_visitor: Visitor):
     assert "1 of 1 answer" in apache_visitor.read("/")
     cluster = apache_visitor.get("/cluster")
+    assert "kvConfigPath" in cluster, "the nameserver's settings"
     address = re.search(r'href="(/brokers/[^"]+)"', cluster)
     assert address is not None
     broker = apache_visitor.read(address[1])

@@ -67,6 +67,7 @@ def broker() -> Iterator[SyncBroker]:
     """A broker with forty topics, a group with a backlog, and a message whose body is markup."""
     with sync.LocalBroker() as running:
         with Producer(running.nameserver) as producer, Admin(running.nameserver) as admin:
+            admin.topics.create("orders")
             for number in range(12):
                 producer.send(Message("orders", f'{{"order": {number}}}'.encode(), tag="paid", keys=f"o-{number}"))
             producer.send(Message("orders", b"<script>document.title='owned'</script>", keys="hostile"))
@@ -149,6 +150,9 @@ def test_a_page_says_when_it_is_no_longer_live(page: Page):
 
 def test_keys_open_pages_and_the_search(page: Page):
     page.goto("/")
+    page.keyboard.press("g")
+    page.keyboard.press("g")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Groups")
     page.keyboard.press("g")
     page.keyboard.press("t")
     expect(page.get_by_role("heading", level=1)).to_have_text("Topics")

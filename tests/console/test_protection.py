@@ -50,7 +50,7 @@ def log_in(console: ConsoleServer, name: str, password: str | None = None) -> Vi
 
 
 def test_beyond_loopback_the_console_wants_users():
-    options = ConsoleOptions(client=ClientOptions("127.0.0.1:9876"), host="0.0.0.0")
+    options = ConsoleOptions(client=ClientOptions("127.0.0.1:9876"), port=0, host="0.0.0.0")
     with pytest.raises(ConsoleError, match="everybody who can connect could use the console"):
         options.read_access()
 
@@ -165,6 +165,18 @@ def test_a_form_that_is_too_large_or_no_form_is_refused(visitor: Visitor):
     assert visitor.http.get(f"/topics?q={'x' * 5_000}").status_code == 400
 
 
+def test_a_change_is_one_line_in_the_log_with_who_made_it(guarded: ConsoleServer, caplog: pytest.LogCaptureFixture):
+    visitor = log_in(guarded, "ann")
+    with caplog.at_level("INFO", "skyrocket.console.application"):
+        visitor.fill("/new-group", group="logged")
+        visitor.fill("/groups/logged/delete", confirm="logged")
+    visitor.close()
+    assert [line for line in caplog.messages if "logged" in line] == [
+        "ann: group logged created: enabled True, broadcast True, orderly False, retries 16",
+        "ann: group logged deleted",
+    ]
+
+
 # --- pages
 
 
@@ -186,6 +198,7 @@ def test_cookies_are_for_our_site_alone(console: ConsoleServer):
 
 
 def test_bodies_and_names_never_become_markup(visitor: Visitor, broker: SyncBroker):
+    broker.create_topic("hostile")
     with Producer(broker.nameserver) as producer:
         receipt = producer.send(
             Message("hostile", HOSTILE.encode(), tag="<b>tag</b>", keys="<i>key</i>", properties={"<u>name": HOSTILE})
@@ -209,6 +222,7 @@ def test_bodies_and_names_never_become_markup(visitor: Visitor, broker: SyncBrok
 
 
 def test_a_body_is_downloaded_and_not_shown(visitor: Visitor, broker: SyncBroker):
+    broker.create_topic("hostile")
     with Producer(broker.nameserver) as producer:
         receipt = producer.send(Message("hostile", b"<html><script>alert(1)</script></html>"))
     place = f"topic=hostile&broker=broker-a&queue={receipt.queue.queue_id}&offset={receipt.queue_offset}"

@@ -83,11 +83,11 @@ class Visitor:
         """Return what a page says, without its markup."""
         return text_of(self.get(path, status))
 
-    def fill(self, path: str, action: str = "", status: int = 200, **fields: object) -> str:
+    def fill(self, path: str, action: str = "", /, status: int = 200, **fields: object) -> str:
         """Open a page, fill in its form, send it, and return what the next page says. `action` chooses among several forms."""
         forms = [form for form in PageForm(self.get(path)).forms if form[0] and form[0] != "/logout" and action in form[0]]
         assert forms, f"{path} has no form for {action!r}"
-        target, given = forms[0]
+        target, given = next((form for form in forms if form[0] == action), forms[0])
         data = {**given, **{name: value for name, value in fields.items() if value is not None}}
         answer = self.http.post(target, data={key: value for key, value in data.items() if fields.get(key, "") is not None})
         assert answer.status_code == status, (target, answer.status_code, text_of(answer.text))

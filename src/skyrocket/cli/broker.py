@@ -15,6 +15,7 @@ import typer
 from skyrocket.broker.broker import VIP_PORT_BELOW, Broker
 from skyrocket.broker.full_disk_start import run_broker
 from skyrocket.broker.settings import BrokerSettings
+from skyrocket.cli.console import CONSOLE_PORT
 from skyrocket.cli.console.beside_run import ConsoleBeside
 from skyrocket.cli.local_cluster.plan import (
     PlannedBroker,
@@ -123,7 +124,7 @@ def run(
     console: Annotated[
         bool, typer.Option(envvar="SKYROCKET_CONSOLE", help="Serve the web console, on this machine's loopback address alone.")
     ] = True,
-    console_port: Annotated[int, typer.Option(min=0, max=65_535, help="The console's port; 0 for any free port.")] = 8082,
+    console_port: Annotated[int, typer.Option(min=0, max=65_535, help="The console's port; 0 for any free port.")] = CONSOLE_PORT,
     sets: Sets = None,
     insecure: Insecure = False,
     log_level: LogLevelFlag = None,

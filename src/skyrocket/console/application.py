@@ -22,7 +22,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from skyrocket.client import ClientError
+from skyrocket.client import ClientError, NoRouteError, NotFoundError
+from skyrocket.console.body_views import escape_controls
 from skyrocket.console.errors import InputError, MissingPageError, NotPermittedError, VisitError
 from skyrocket.console.forms import Fields, parse_fields
 from skyrocket.console.limits import FORM_BYTES_MAX, PAGES_AT_ONCE, PATH_CHARACTERS_MAX, SESSION_MS
@@ -103,9 +104,9 @@ class ConsoleApplication:
             except VisitError as error:
                 answered = _error_page(error.status, str(error))
             except (ClientError, ProtocolError) as error:
-                answered = _error_page(HTTPStatus.BAD_GATEWAY, str(error))
+                answered = _error_page(_status_of(error), str(error))
             if isinstance(answered, Redirect) and answered.change:
-                log.info("%s: %s", visitor.name or visitor.address, answered.change)
+                log.info("%s: %s", visitor.name or visitor.address, " ".join(escape_controls(answered.change).split()))
             response = self._respond(answered, request, session, visitor)
             if is_new:
                 self._set_session(response, request, session)
@@ -309,6 +310,13 @@ class SecurityHeaders:
 
 def _error_page(status: HTTPStatus, sentence: str) -> Page:
     return Page("error.html", status.phrase, {"sentence": sentence, "status": status}, status)
+
+
+def _status_of(error: ClientError | ProtocolError) -> HTTPStatus:
+    """Return the status for what the client refused, or the cluster did not do."""
+    if isinstance(error, NotFoundError | NoRouteError):
+        return HTTPStatus.NOT_FOUND
+    return HTTPStatus.BAD_REQUEST if isinstance(error, ValueError) else HTTPStatus.BAD_GATEWAY
 
 
 def _own_path(path: str, query: str) -> str:

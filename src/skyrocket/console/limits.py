@@ -16,17 +16,24 @@ QUESTIONS_AT_ONCE: Final = 8  # requests of one page to the cluster at the same 
 ROWS_PER_PAGE: Final = 25
 MESSAGES_PER_PAGE: Final = 32
 SEARCHED_MESSAGES_MAX: Final = 2_000  # looked at for one page of a search; the next page goes on
+MESSAGE_BYTES_PER_PAGE: Final = 8 * 1024 * 1024  # of bodies; the message that exceeds it is the last one of its page
 QUEUE_ROWS_MAX: Final = 256
 MEMBERS_ASKED_MAX: Final = 32  # members that are asked for their subscriptions and queues
 BODY_BYTES_SHOWN: Final = 64 * 1024
 BODY_PREVIEW_CHARACTERS: Final = 160
 EXPORTED_LETTERS_MAX: Final = 10_000
+EXPORTED_BYTES_MAX: Final = 64 * 1024 * 1024
 RESENT_LETTERS_MAX: Final = 100  # with one press of the button
 
 # --- history
 SAMPLE_EVERY_S: Final = 5.0
 SAMPLES_MAX: Final = 720  # an hour
 BROKERS_SAMPLED_MAX: Final = 64
+
+# --- the sweep over all groups
+SWEEP_EVERY_MS: Final = 30_000
+SWEPT_GROUPS_MAX: Final = 2_000
+LAGS_SHOWN: Final = 10
 
 # --- visitors
 SESSION_MS: Final = 12 * 3_600_000

@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, aclosing
 from typing import NamedTuple, cast
 
 from skyrocket.client import Admin, Received
-from skyrocket.console.limits import MESSAGES_PER_PAGE, SEARCHED_MESSAGES_MAX
+from skyrocket.console.limits import MESSAGE_BYTES_PER_PAGE, MESSAGES_PER_PAGE, SEARCHED_MESSAGES_MAX
 
 
 class SearchPosition(NamedTuple):
@@ -77,6 +77,7 @@ async def search_messages(
     ranges = {queue: (begin, ends[queue]) for queue, begin in begins.items() if begin < ends.get(queue, 0)}
     total = max(0, sum(end - begin for begin, end in ranges.values()) - start.skip)
     position, found, searched, to_skip = PagePosition(start), list[Received](), 0, start.skip
+    size_bytes = 0
     async with AsyncExitStack() as stack:
         readers = []
         for queue, (begin, end) in ranges.items():
@@ -86,13 +87,32 @@ async def search_messages(
             if to_skip and message.stored_ms == start.since_ms:
                 to_skip -= 1
                 continue
-            if len(found) >= MESSAGES_PER_PAGE or searched >= SEARCHED_MESSAGES_MAX:
+            is_full = len(found) >= MESSAGES_PER_PAGE or size_bytes >= MESSAGE_BYTES_PER_PAGE
+            if is_full or searched >= SEARCHED_MESSAGES_MAX:
                 return FoundMessages(found, searched, total, position.next)
             searched += 1
             position.passes(message.stored_ms)
             if is_wanted(message):
                 found.append(message)
+                size_bytes += len(message.body)
     return FoundMessages(found, searched, total, None)
+
+
+async def read_newest(admin: Admin, topic: str, is_wanted: Callable[[Received], bool]) -> FoundMessages:
+    """Return the last messages of each queue, newest first: as many of each as make a page together."""
+    begins, ends = await asyncio.gather(admin.offsets.at(topic, "first"), admin.offsets.at(topic, "last"))
+    share = max(1, MESSAGES_PER_PAGE // max(1, len(ends)))
+    found, searched, size_bytes = list[Received](), 0, 0
+    for queue, end in ends.items():
+        if size_bytes >= MESSAGE_BYTES_PER_PAGE:
+            break
+        async for message in admin.messages.read_queue(queue, max(begins[queue], end - share), end):
+            searched += 1
+            if is_wanted(message):
+                found.append(message)
+                size_bytes += len(message.body)
+    total = sum(end - begins[queue] for queue, end in ends.items())
+    return FoundMessages(sorted(found, key=lambda one: -one.stored_ms), searched, total, None)
 
 
 async def _merge(readers: Sequence[AsyncIterator[Received]]) -> AsyncIterator[Received]:

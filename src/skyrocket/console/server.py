@@ -23,13 +23,13 @@ from skyrocket.client.options import ClientOptions
 from skyrocket.console.application import Access, ConsoleApplication
 from skyrocket.console.errors import ConsoleError
 from skyrocket.console.history import ClusterHistory
+from skyrocket.console.lag_sweep import LagSweep
 from skyrocket.console.sampler import ClusterSampler
 from skyrocket.console.security.hosts import AllowedHosts, is_loopback
 from skyrocket.console.security.users import ConsoleUser, parse_users
 from skyrocket.console.visit import ClusterClients
 from skyrocket.supervised_task import SupervisedTask
 
-PORT_DEFAULT: Final = 8082  # where Apache's dashboard listens
 PRODUCER_GROUP: Final = "skyrocket-console"
 CONNECTIONS_MAX: Final = 128
 KEEP_ALIVE_S: Final = 10
@@ -43,8 +43,8 @@ class ConsoleOptions:
     """Where the console listens, for which cluster, and who may use it."""
 
     client: ClientOptions
+    port: int  # 0: any free port
     host: str = "127.0.0.1"
-    port: int = PORT_DEFAULT  # 0: any free port
     users: Path | None = None  # the file of users; None: nobody logs in, which is possible on loopback alone
     allowed_hosts: tuple[str, ...] = ()
     certificate: Path | None = None
@@ -91,8 +91,10 @@ class ConsoleServer:
             history = ClusterHistory()
             sampling = SupervisedTask("console sampler", ClusterSampler(admin, history).run)
             stack.push_async_callback(sampling.close)
+            lags = LagSweep(admin)
+            stack.push_async_callback(lags.close)
             nameservers = ";".join(self._options.client.nameservers) or self._options.client.address_server
-            application = ConsoleApplication(ClusterClients(admin, producer, history, nameservers), access)
+            application = ConsoleApplication(ClusterClients(admin, producer, history, lags, nameservers), access)
             await self._serve(application, listening, stack)
             self._stack = stack.pop_all()
         return self

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 from skyrocket.client import Admin, ClientError, Producer
@@ -19,6 +19,9 @@ from skyrocket.console.history import ClusterHistory
 from skyrocket.console.limits import PAGE_S_MAX, QUESTIONS_AT_ONCE
 from skyrocket.console.security.users import ConsoleRole
 from skyrocket.protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from skyrocket.console.lag_sweep import LagSweep  # which asks with `attempt_each`
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -43,6 +46,7 @@ class ClusterClients:
     admin: Admin
     producer: Producer
     history: ClusterHistory
+    lags: LagSweep
     nameservers: str  # as a command line takes them
 
 

@@ -101,7 +101,7 @@ def test_tab_completes_commands_options_values_and_files(terminal: Terminal):
 
 def test_tab_lists_what_begins_alike(terminal: Terminal):
     terminal.type("skyrocket co\t\t")
-    terminal.read_until(r"(?s)(?=.*completion)(?=.*config)(?=.*consume)")
+    terminal.read_until(r"(?s)(?=.*completion)(?=.*config)(?=.*console)(?=.*consume)")
 
 
 def test_tab_completes_the_names_of_topics_also_behind_an_address_with_a_colon(
@@ -148,7 +148,7 @@ def test_every_command_is_completed_and_none_is_imported(environment: dict[str, 
 
 
 def test_fish_gets_one_completion_a_line_with_its_help(environment: dict[str, str]):
-    asked = {"_SKYROCKET_COMPLETE": "complete_fish", "_TYPER_COMPLETE_ARGS": "skyrocket cons"}
+    asked = {"_SKYROCKET_COMPLETE": "complete_fish", "_TYPER_COMPLETE_ARGS": "skyrocket consu"}
     answer = run(environment, "skyrocket", _TYPER_COMPLETE_FISH_ACTION="get-args", **asked)
     assert answer == f"consume\t{COMMANDS['consume'].help}\n"
     run(environment, "skyrocket", _TYPER_COMPLETE_FISH_ACTION="is-args", **asked)

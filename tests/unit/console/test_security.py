@@ -88,6 +88,7 @@ def test_a_notice_is_no_session_and_a_token_belongs_to_its_session():
     assert signer.read_session(signer.sign_notice(f"ann|id-1|{NOW_MS * 2}"), NOW_MS) is None
     assert signer.read_notice(signer.sign_notice("Done.")) == "Done."
     assert signer.read_notice("Pay here.x") == ""
+    assert len(signer.sign_notice("€" * 5_000)) < 4_000, "a browser would drop it"
     assert signer.is_form_token(mine, signer.form_token(mine))
     assert not signer.is_form_token(other, signer.form_token(mine))
     assert not signer.is_form_token(mine, "é")

@@ -13,13 +13,13 @@ from typing import Annotated, Final
 import typer
 
 from skyrocket.cli.cluster_command import CommandOptions, cluster_command, refuse
+from skyrocket.cli.console import CONSOLE_PORT
 from skyrocket.cli.output import to_json
 from skyrocket.client import ClientOptions
 from skyrocket.console.errors import ConsoleError
 from skyrocket.console.security.users import ConsoleRole, ConsoleUser, format_user, hash_password, is_user_name
 
 app = typer.Typer(add_completion=False)
-PORT_DEFAULT: Final = 8082
 _MISSING: Final = "The console needs libraries that are not installed. Install them with: pip install 'skyrocketmq[console]'"
 
 
@@ -29,7 +29,7 @@ async def console(
     host: Annotated[
         str, typer.Option(help="The address to listen on. Beyond loopback, --users says who may log in.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 for any free port.")] = PORT_DEFAULT,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 for any free port.")] = CONSOLE_PORT,
     users: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The people who may log in: a line name:role:hash for each.")
     ] = None,

@@ -53,6 +53,7 @@ class ClusterAdmin:
             get_rate=_parse_first_number(info.get("getTransferredTps", "")),
             messages_today=max(0, today),
             disk_used_percent=round(100 * max(0.0, _parse_first_number(info.get("commitLogDiskRatio", ""))), 1),
+            longest_put_ms=_parse_int(info, "putMessageEntireTimeMax"),
             started_ms=_parse_int(info, "bootTimestamp"),
             node=info.get("dledgerNode", ""),
             node_role=info.get("dledgerRole", ""),

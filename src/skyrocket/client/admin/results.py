@@ -201,6 +201,7 @@ class BrokerState(BrokerInfo, frozen=True):
     get_rate: float = 0.0
     messages_today: int = 0
     disk_used_percent: float = 0.0
+    longest_put_ms: int = 0  # the longest that a message took to store, since the broker started
     started_ms: int = 0
     error: str = ""
     node: str = ""  # its id in a DLedger group; empty: it is in none

@@ -5,7 +5,7 @@
 "use strict";
 
 const REFRESH_MS = 5000;
-const SEQUENCE_MS = 1500;
+const SEQUENCE_MS = 1500; // between "g" and its letter
 
 // --- live parts
 
@@ -57,7 +57,11 @@ document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") event.target.blur();
     return;
   }
-  if (event.key === "/") {
+  if (event.timeStamp - prefixAt < SEQUENCE_MS) {
+    prefixAt = -SEQUENCE_MS;
+    const link = document.querySelector(`nav a[data-key="${CSS.escape(event.key)}"]`);
+    if (link) link.click();
+  } else if (event.key === "/") {
     const search = document.querySelector("main input[type=search]") || document.querySelector("input[type=search]");
     if (search) {
       event.preventDefault();
@@ -68,9 +72,6 @@ document.addEventListener("keydown", (event) => {
     keys.showModal();
   } else if (event.key === "g") {
     prefixAt = event.timeStamp;
-  } else if (event.timeStamp - prefixAt < SEQUENCE_MS) {
-    const link = document.querySelector(`nav a[data-key="${CSS.escape(event.key)}"]`);
-    if (link) link.click();
   }
 });
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from skyrocket.console.errors import InputError
 from skyrocket.console.limits import ROWS_PER_PAGE
 from skyrocket.console.paging import cut_page
 from skyrocket.console.visit import Answer, Page, Redirect, Visit, attempt
@@ -74,7 +75,9 @@ async def delete_user(visit: Visit) -> Answer:
 async def create_rule(visit: Visit) -> Answer:
     form = visit.form
     user, resource = form.required("user", "The user"), form.required("resource", "The resource")
-    actions = [action for action in form.all("action") if action in ACTIONS] or ["All"]
+    actions = [action for action in form.all("action") if action in ACTIONS]
+    if not actions:
+        raise InputError(f"Choose the actions that the rule is about: {', '.join(ACTIONS)}. Nothing was changed.")
     decision = form.choice("decision", "The decision", _DECISIONS)
     sources = form.text("sources").replace(",", " ").split()
     await visit.admin.access.create_rules(user, [resource], actions, deny=_DECISIONS[decision], sources=sources)

@@ -11,12 +11,15 @@ from skyrocket.console.visit import Answer, Page, PagePart, Redirect, Visit, add
 
 async def show_cluster(visit: Visit) -> Answer:
     cluster = visit.admin.cluster
-    servers, states = await asyncio.gather(attempt(cluster.nameserver_states()), attempt(cluster.states()))
+    servers, states, settings = await asyncio.gather(
+        attempt(cluster.nameserver_states()), attempt(cluster.states()), attempt(cluster.nameserver_config())
+    )
     masters = [one.address for one in states.value or [] if one.is_master and not one.error]
     answers = await attempt_each(masters, cluster.replication)
     known = {tuple(one.brokers) for one in servers.value or [] if not one.error}
     values = {
         "servers": servers,
+        "settings": settings,
         "disagree": len(known) > 1,
         "states": states,
         "replication": dict(zip(masters, answers, strict=True)),

@@ -7,7 +7,7 @@ from typing import Final
 from skyrocket.client import ClientError, Queue, Received
 from skyrocket.console.errors import InputError
 from skyrocket.console.letter_files import FORMATS
-from skyrocket.console.limits import EXPORTED_LETTERS_MAX, RESENT_LETTERS_MAX
+from skyrocket.console.limits import EXPORTED_BYTES_MAX, EXPORTED_LETTERS_MAX, RESENT_LETTERS_MAX
 from skyrocket.console.message_search import SearchFilter, SearchPosition, search_messages
 from skyrocket.console.paging import cut_page, search_names
 from skyrocket.console.visit import Answer, Download, Page, Redirect, Visit, address_of, attempt, attempt_each
@@ -101,9 +101,11 @@ async def export_letters(visit: Visit) -> Answer:
     wanted, letters = _filter(visit), list[Received]()
     until_ms = query.moment_ms("until", "The end")
     position: SearchPosition | None = SearchPosition(query.moment_ms("since", "The beginning") or 0)
-    while position is not None and len(letters) < EXPORTED_LETTERS_MAX:
+    size_bytes = 0
+    while position is not None and len(letters) < EXPORTED_LETTERS_MAX and size_bytes < EXPORTED_BYTES_MAX:
         found = await search_messages(visit.admin, dead_letter_topic(group), position, until_ms, wanted.allows)
         letters += found.messages
+        size_bytes += sum(len(letter.body) for letter in found.messages)
         position = found.next
     part = "" if position is None else f"-first-{len(letters)}"
     return Download(f"dead-letters-{group}{part}.{name}", FORMATS[name].encode(letters), FORMATS[name].content_type)

@@ -9,8 +9,8 @@ from skyrocket.client import NotFoundError, Queue, Received
 from skyrocket.console.body_views import VIEWS, view_body
 from skyrocket.console.errors import InputError
 from skyrocket.console.group_state import judge_consumption
-from skyrocket.console.limits import MESSAGES_PER_PAGE, QUEUE_ROWS_MAX
-from skyrocket.console.message_search import FoundMessages, SearchFilter, SearchPosition, search_messages
+from skyrocket.console.limits import QUEUE_ROWS_MAX
+from skyrocket.console.message_search import FoundMessages, SearchFilter, SearchPosition, read_newest, search_messages
 from skyrocket.console.visit import Answer, Download, Page, PagePart, Visit, attempt, attempt_each
 
 WAYS: Final = {"newest": "the newest", "time": "by time", "key": "by key", "id": "by id"}
@@ -46,8 +46,7 @@ async def _find(visit: Visit, by: str, topic: str, words: str) -> FoundMessages:
         skip = query.number("skip", "The number of messages to skip", 0, 10**9) or 0
         return await search_messages(visit.admin, topic, SearchPosition(since_ms or 0, skip), until_ms, wanted.allows)
     if by == "newest":
-        newest = await messages.peek(topic, most=MESSAGES_PER_PAGE)
-        return _as_found([message for message in reversed(newest) if wanted.allows(message)], len(newest))
+        return await read_newest(visit.admin, topic, wanted.allows)
     if not words:
         raise InputError(f"Give the {by} to search for.")
     if by == "key":
@@ -55,9 +54,8 @@ async def _find(visit: Visit, by: str, topic: str, words: str) -> FoundMessages:
     return _as_found(await _find_by_id(visit, topic, words))
 
 
-def _as_found(messages: list[Received], searched: int | None = None) -> FoundMessages:
-    count = len(messages) if searched is None else searched
-    return FoundMessages(messages, count, count, None)
+def _as_found(messages: list[Received]) -> FoundMessages:
+    return FoundMessages(messages, len(messages), len(messages), None)
 
 
 async def _find_by_id(visit: Visit, topic: str, message_id: str) -> list[Received]:

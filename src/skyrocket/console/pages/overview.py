@@ -22,6 +22,7 @@ async def show_overview(visit: Visit) -> Answer:
         "findings": find_attention(found),
         "totals": sum_states(found),
         "charts": visit.clients.history.charts(),
+        "lags": visit.clients.lags.look(),
     }
     return Page("overview.html", "Overview", values)
 

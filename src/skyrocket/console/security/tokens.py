@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from skyrocket.console.limits import SESSION_MS
 
 _BETWEEN: Final = "|"
-NOTICE_CHARACTERS_MAX: Final = 1_000
+NOTICE_BYTES_MAX: Final = 2_000  # browsers drop a cookie of more than 4,096 bytes, and this grows by a third
 
 
 class VisitorSession(NamedTuple):
@@ -56,7 +56,7 @@ class TokenSigner:
         return hmac.compare_digest(self.form_token(session).encode(), token.encode(errors="replace"))
 
     def sign_notice(self, text: str) -> str:
-        return self._sign("notice", text[:NOTICE_CHARACTERS_MAX])
+        return self._sign("notice", text.encode()[:NOTICE_BYTES_MAX].decode(errors="ignore"))
 
     def read_notice(self, cookie: str) -> str:
         """Return the text of a notice; nothing when it is not ours."""
