@@ -14,7 +14,7 @@ from skyrocket.doctor.cluster.collect import ClusterCollector
 from skyrocket.doctor.cluster.facts import ClusterFacts
 from skyrocket.doctor.cluster.rules import diagnose_cluster
 from skyrocket.doctor.finding import Diagnosis, Severity
-from skyrocket.doctor.machine.collect import MachineCollector
+from skyrocket.doctor.machine.collect import MachineCollector, find_listener
 from skyrocket.doctor.machine.rules import diagnose_machine
 from skyrocket.doctor.store.collect import StoreCollector
 from skyrocket.doctor.store.rules import diagnose_store
@@ -47,9 +47,10 @@ async def examine_cluster(
     collected = await ClusterCollector(admin, groups, topics).collect(every_s)
     facts = collected.facts
     examined = Examination(order_findings(diagnose_cluster(facts)), _counts_of(facts), collected.unanswered)
-    if any(is_local(broker.address, local_address()) for broker in facts.brokers):
-        return merge_examinations([examined, examine_machine(proc)])
-    return examined
+    own_host = local_address()
+    ports = [int(broker.address.rpartition(":")[2]) for broker in facts.brokers if is_local(broker.address, own_host)]
+    processes = dict.fromkeys(find_listener(proc, port) for port in ports)
+    return merge_examinations([examined, *(examine_machine(proc, process_id) for process_id in processes)])
 
 
 def examine_store(directory: Path, commit_log: Path | None = None, *, now_ms: int, proc: Path = Path("/proc")) -> Examination:

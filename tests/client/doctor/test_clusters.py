@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from tests.support.batch_load import Batches, BatchLoad
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import (
     SMALL_STORE,
+    DescriptorLimits,
     Skyrocket,
     SkyrocketBroker,
     SkyrocketNameserver,
@@ -178,6 +179,20 @@ async def test_a_broker_that_answers_system_busy(tmp_path: Path):
             load.stop()
         found = await finding_of(run.nameserver, "broker-busy")
     assert "since its start" in found.evidence
+
+
+async def test_a_broker_with_few_descriptors_that_has_no_room_for_one_more_client(tmp_path: Path):
+    with Skyrocket(tmp_path, descriptors=DescriptorLimits(256, 256)) as run, ExitStack() as opened:
+        assert run.process is not None
+        few = await finding_of(run.nameserver, "descriptors-few")
+        host, port = run.address.split(":")
+        for _ in range(100):  # more than it takes
+            opened.enter_context(socket.create_connection((host, int(port))))
+        closed = await finding_of(run.nameserver, "broker-unreachable")
+    assert few.what == f"The broker (process {run.process.pid}) may open few files and connections."
+    assert "The hard limit (ulimit -Hn) is 256" in few.evidence
+    assert "is closed" in closed.evidence
+    assert "as many connections as it may" in closed.advice
 
 
 # --- retention
