@@ -69,7 +69,7 @@ class ClusterCollector:
         registered = await self._ask_nameservers()
         topic_names = await self._ask(self._admin.topics.names(), "The names of topics", [])
         brokers = await self._look_at_brokers(registered)
-        group_names, wanted, missing = await self._choose_groups()
+        group_names, wanted, missing = await self._choose_groups(brokers)
         backlog = BacklogCollector(self._admin, wanted, self._topics)
         first = await self._look_at_groups(backlog, wanted)
         brokers_before: dict[str, BrokerFacts] = {}
@@ -136,8 +136,11 @@ class ClusterCollector:
 
     # --- groups
 
-    async def _choose_groups(self) -> tuple[list[str], list[str], list[str]]:
+    async def _choose_groups(self, brokers: Sequence[BrokerFacts]) -> tuple[list[str], list[str], list[str]]:
         """Return the names of all groups, those to look at, and those that were asked for and do not exist."""
+        if not any(broker.is_master and not broker.error for broker in brokers):
+            self._unanswered.append("No master answers, so nothing is known of groups.")
+            return [], [], []
         names = await self._ask(self._admin.groups.names(), "The names of groups", [])
         if self._groups:
             missing = [group for group in self._groups if not await self._exists(group)]
