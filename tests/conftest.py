@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Generator
 
 import pytest
@@ -15,6 +16,9 @@ from tests.support.schedule import pytest_configure, pytest_xdist_make_scheduler
 # Machines are small and noisy: no test fails because it took long. In CI the examples are the same every time.
 settings.register_profile("skyrocket", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("skyrocket")
+
+# Hundreds of tests start `skyrocket run`, and few of them look at its console, which is a process of its own.
+os.environ.setdefault("SKYROCKET_CONSOLE", "false")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -388,3 +388,58 @@ async def test_offset_that_was_set_is_the_committed_offset_of_a_consumer(servers
         await admin.offsets.set(group, {Queue(topic, BROKER, 0): 3})
         async with PullConsumer(servers.nameserver, group=group) as consumer:
             assert await consumer.committed(Queue(topic, BROKER, 0)) == 3
+
+
+# --- what the console asks for
+
+
+async def test_nameservers_and_replication_are_told(servers: Servers):
+    async with Admin(servers.nameserver) as admin:
+        (nameserver,) = await admin.cluster.nameserver_states()
+        (broker,) = await admin.cluster.brokers()
+        assert (nameserver.address, nameserver.brokers, nameserver.error) == (servers.nameserver, [broker.address], "")
+        assert (await admin.cluster.state(broker)).version == "5.5.0"
+        replication = await admin.cluster.replication(broker.address)
+        assert (replication.is_master, replication.slaves, replication.master_address) == (True, [], "")
+        assert replication.end_offset > 0
+
+
+async def test_a_nameserver_that_does_not_answer_has_a_row_that_says_so(servers: Servers):
+    async with Admin(f"{servers.nameserver};127.0.0.1:1") as admin:
+        answering, silent = await admin.cluster.nameserver_states()
+    assert answering.brokers
+    assert "127.0.0.1:1" in silent.error
+
+
+async def test_a_dead_letter_is_delivered_to_its_group_again_and_to_no_other(servers: Servers):
+    topic = servers.topic("retried")
+    group, other = f"{topic}-group", f"{topic}-other"
+    await fill_topic(servers, topic, 1)
+    async with Admin(servers.nameserver) as admin:
+        await admin.groups.create(group, retries_max=0)
+        await admin.groups.create(other)
+        seen: list[tuple[bytes, int]] = []
+        consumer = Consumer(servers.nameserver, group=group, start="first", retries_max=0, consumer_limits=QUICK)
+
+        @consumer.on(topic)
+        async def handle(message: sync.Received) -> None:
+            seen.append((message.body, message.reconsume_times))
+            if len(seen) == 1:
+                raise ValueError("not the first time")
+
+        async with consumer:
+            letters: list[sync.Received] = []
+            async with asyncio.timeout(WAIT_S_MAX):
+                while not letters:
+                    try:
+                        letters = [letter async for letter in admin.messages.read(f"%DLQ%{group}")]
+                    except NoRouteError:
+                        await asyncio.sleep(0.1)
+                await admin.messages.retry_dead_letter(group, letters[0])
+                while len(seen) < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+        assert [body for body, _ in seen] == [b"0", b"0"]
+        assert (await admin.topics.status(topic)).messages == 1, "no group but this one gets it again"
+        (message,) = [one async for one in admin.messages.read(topic)]
+        with pytest.raises(ConfigurationError, match="no dead letter"):
+            await admin.messages.retry_dead_letter(group, message)

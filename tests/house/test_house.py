@@ -19,25 +19,40 @@ SOURCE = TESTS.parent / "src" / "skyrocket"
 MAY_IMPORT: dict[str, set[str]] = {
     "durable_file": set(),
     "supervised_task": set(),
+    "rotating_file": set(),
     "compiled": set(),
     "protocol": {"compiled"},
     "store": {"supervised_task", "compiled", "protocol"},
     "columnar": {"compiled", "protocol", "store"},
     "raft": {"protocol"},
     "auth": {"protocol"},
-    "net": {"supervised_task", "compiled", "protocol"},
-    "settings": {"durable_file", "protocol", "net"},
+    "net": {"supervised_task", "rotating_file", "compiled", "protocol"},
+    "settings": {"durable_file", "protocol", "auth", "net"},
     "metrics": {"compiled", "protocol", "net"},
-    "nameserver": {"durable_file", "supervised_task", "protocol", "net", "settings", "metrics"},
+    "nameserver": {"durable_file", "supervised_task", "protocol", "auth", "net", "settings", "metrics"},
     "broker": {"durable_file", "supervised_task", "compiled", "protocol", "store", "raft", "auth", "net", "settings", "metrics"},
+    "report": set(),
     "client": {"durable_file", "compiled", "protocol", "net"},
     "spark": {"compiled", "protocol", "store", "columnar", "net", "client"},
-    "doctor": {"protocol", "store", "client"},
-    "pipelines": {"durable_file", "protocol", "store", "columnar", "client", "spark", "doctor"},
-    "console": {"protocol", "client", "doctor"},
+    "doctor": {"protocol", "store", "report", "client"},
+    "pipelines": {"durable_file", "protocol", "store", "columnar", "report", "client", "spark", "doctor"},
+    "console": {"supervised_task", "protocol", "report", "client", "doctor"},
     "testing": {"protocol", "store", "net", "nameserver", "broker", "client"},
-    "cli": {"compiled", "protocol", "auth", "store", "columnar", "net", "settings", "nameserver", "broker", "client", "spark"}
-    | {"doctor", "pipelines", "console", "testing"},
+    "cli": {
+        "rotating_file",
+        "compiled",
+        "protocol",
+        "auth",
+        "store",
+        "columnar",
+        "net",
+        "settings",
+        "nameserver",
+        "broker",
+        "client",
+        "spark",
+    }
+    | {"report", "doctor", "pipelines", "console", "testing"},
 }
 
 RESERVED_NAMES = {value for value in vars(system_names).values() if isinstance(value, str) and ("_" in value or "%" in value)}
@@ -52,7 +67,7 @@ CLIENT_MAY_IMPORT: dict[str, set[str]] = {
     "helpers": {"session", "producer", "consumer"},
 }
 
-PURE = ["protocol", "raft", "auth"]  # values in, values out
+PURE = ["protocol", "raft", "auth", "report"]  # values in, values out
 IMPURE_MODULES = {"asyncio", "socket", "ssl", "select", "selectors", "time", "random", "secrets", "threading", "multiprocessing"}
 IMPURE_MODULES |= {"concurrent", "subprocess", "os", "io", "tempfile", "shutil", "logging"}
 
@@ -90,6 +105,7 @@ SHORT_FOR_A_REASON = {
         "broker/names.py",
         "compiled/source_digest.py",
         "nameserver/config_requests.py",
+        "pipelines/current_user.py",
         "protocol/ledger_entry.py",
         "spark/fetch/worker_memory.py",
     },

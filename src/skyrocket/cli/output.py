@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import typer
 
 from skyrocket.client import Received
+from skyrocket.client.helpers.message_document import message_document
 
 _GAP = "  "
 
@@ -21,6 +22,7 @@ class CommandResult:
 
     document: Any  # for --json
     text: str
+    exit_code: int = 0  # not 0: the command worked, and its answer is negative
 
 
 def to_json(document: Any) -> str:
@@ -54,31 +56,6 @@ def format_time(time_ms: int) -> str:
         return f"{time_ms} ms"
 
 
-def message_document(message: Received) -> dict[str, Any]:
-    """Return a message as a JSON document. The field is `body` for UTF-8 text, and `bodyBase64` for other bytes."""
-    shown: dict[str, Any] = {
-        "topic": message.topic,
-        "brokerName": message.broker_name,
-        "queueId": message.queue_id,
-        "queueOffset": message.queue_offset,
-        "msgId": message.message_id,
-        "offsetId": message.offset_id,
-        "tags": message.tag,
-        "keys": message.keys,
-        "properties": message.properties,
-        "bornTimestamp": message.born_ms,
-        "bornHost": message.born_host,
-        "storeTimestamp": message.stored_ms,
-        "reconsumeTimes": message.reconsume_times,
-        "bodyLength": len(message.body),
-    }
-    try:
-        shown["body"] = message.body.decode()
-    except UnicodeDecodeError:
-        shown["bodyBase64"] = base64.b64encode(message.body).decode()
-    return shown
-
-
 def message_line(message: Received) -> str:
     """Format a message as one line."""
     parts = [format_time(message.stored_ms), f"{message.topic}/{message.broker_name}/{message.queue_id}@{message.queue_offset}"]
@@ -89,6 +66,14 @@ def message_line(message: Received) -> str:
         parts.append(f"keys={','.join(message.keys)}")
     parts.append(body_text(message.body))
     return _GAP.join(parts)
+
+
+def print_message(message: Received, *, as_json: bool, body_only: bool = False) -> None:
+    """Print a message at once: as one line, as one JSON document, or its body alone, byte for byte."""
+    if body_only:
+        typer.echo(message.body)
+    else:
+        typer.echo(to_json(message_document(message)) if as_json else message_line(message))
 
 
 def body_text(body: bytes) -> str:

@@ -13,12 +13,13 @@ from skyrocket.client.session.identity import local_address
 from skyrocket.doctor.cluster.collect import ClusterCollector
 from skyrocket.doctor.cluster.facts import ClusterFacts
 from skyrocket.doctor.cluster.rules import diagnose_cluster
-from skyrocket.doctor.finding import Diagnosis, Severity
+from skyrocket.doctor.finding import Diagnosis
 from skyrocket.doctor.machine.collect import MachineCollector, find_listener
 from skyrocket.doctor.machine.rules import diagnose_machine
 from skyrocket.doctor.store.collect import StoreCollector
 from skyrocket.doctor.store.rules import diagnose_store
-from skyrocket.doctor.texts import count_of
+from skyrocket.report.parts import Severity
+from skyrocket.report.texts import count_of
 
 URGENCY: Final = (Severity.PROBLEM, Severity.WARNING, Severity.INFORMATION, Severity.GOOD)
 

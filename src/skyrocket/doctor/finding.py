@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from enum import StrEnum
 from typing import Final, Generic, NamedTuple, TypeVar
+
+from skyrocket.report.parts import Severity
 
 PAGE: Final = "docs/doctor.md"
 NAMES_MAX: Final = 5  # in one sentence
 
 Facts = TypeVar("Facts")
-
-
-class Severity(StrEnum):
-    """How urgent a finding is. Pages show it as a word and a sign, not by colour alone."""
-
-    GOOD = "good"
-    INFORMATION = "information"
-    WARNING = "warning"
-    PROBLEM = "problem"
 
 
 class Symptom(NamedTuple):

@@ -17,6 +17,7 @@ class JobProgress(NamedTuple):
     done: int = 0
     total: int | None = None  # None: not known
     unit: str = "messages"
+    below: tuple[str, ...] = ()  # lines to show below the bar, such as a table of what happens now
 
     def counted(self) -> str:
         """Return the numbers as text, such as "1,200 of 5,000 messages"."""

@@ -12,10 +12,10 @@ from skyrocket.client.consumer.offsets.queue_offsets import QueueOffsets
 from skyrocket.client.queues import Queue
 from skyrocket.doctor.cluster.broker_rules import WAIT_LIMITS
 from skyrocket.doctor.cluster.collect import ClusterCollector
-from skyrocket.doctor.finding import Severity
 from skyrocket.protocol.bodies import ConsumerData, HeartbeatData, SubscriptionData
 from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.requests import RequestCode
+from skyrocket.report.parts import Severity
 from tests.client.consumer_support import broker_address
 from tests.client.doctor.scenes import examine, finding_of, member, prepare, rules_of, send
 from tests.client.servers import BROKER, Servers, reader

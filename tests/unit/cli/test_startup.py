@@ -50,7 +50,7 @@ def test_the_overview_says_what_is_there_and_what_is_not(arguments: list[str]):
     assert all("Spark" not in line for line in missing)
     if not arguments:
         assert 'spark.readStream.format("rocketmq")' in text
-        assert missing == ["Not implemented yet: replication, a web console. skyrocket --help lists all commands."]
+        assert missing == ["Not implemented yet: a proxy for gRPC clients. skyrocket --help lists all commands."]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

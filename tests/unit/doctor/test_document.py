@@ -7,9 +7,10 @@ from pathlib import Path
 
 from skyrocket.doctor.backlog import rules as backlog
 from skyrocket.doctor.cluster import rules as cluster
-from skyrocket.doctor.finding import Diagnosis, Severity
+from skyrocket.doctor.finding import Diagnosis
 from skyrocket.doctor.machine import rules as machine
 from skyrocket.doctor.store import rules as store
+from skyrocket.report.parts import Severity
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "doctor.md"
 

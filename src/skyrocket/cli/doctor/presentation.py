@@ -7,7 +7,7 @@ from typing import Any
 
 from skyrocket.doctor.examination import URGENCY, Examination
 from skyrocket.doctor.finding import Diagnosis
-from skyrocket.doctor.texts import count_of
+from skyrocket.report.texts import count_of
 
 NOTHING_FOUND = "Nothing is wrong, as far as can be seen from here."
 

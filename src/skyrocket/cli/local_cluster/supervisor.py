@@ -75,7 +75,7 @@ class BrokerProcess:
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
             limit=_LINE_BYTES_MAX,
             start_new_session=True,
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            preexec_fn=die_with_parent if sys.platform == "linux" else None,
         )
         assert process.stdout is not None
         if self._is_stopping:  # while the process was being created
@@ -89,7 +89,8 @@ class BrokerProcess:
 
     def _take_line(self, line: str) -> None:
         self.last_line = line.rstrip()
-        self._echo(f"[{self.name}] {self.last_line}")
+        is_json = self.last_line.startswith("{")  # of --log-format json, for programs
+        self._echo(self.last_line if is_json else f"[{self.name}] {self.last_line}")
         if self.last_line.startswith(self._ready_mark):
             self.address = self.last_line.removeprefix(self._ready_mark).split()[0].rstrip(".")
             self.on_ready()
@@ -123,7 +124,7 @@ async def _read_line(stream: asyncio.StreamReader) -> str:
 _LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Ask Linux to stop this process when its parent dies."""
     assert _LIBC is not None
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

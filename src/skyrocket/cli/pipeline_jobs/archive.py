@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from skyrocket.cli.output import format_table
-from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, pipeline_job
+from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, drift_lines, pipeline_job, stop_on_signal
 
 if TYPE_CHECKING:
     from skyrocket.pipelines.archive.job import ArchiveSummary
+    from skyrocket.pipelines.json_columns.json_schema import JsonColumns
 
 
 @pipeline_job()
@@ -25,6 +22,13 @@ def archive(
     to: Annotated[str, typer.Option("--to", metavar="FOLDER", help="The archive: a new folder, or one of an earlier run.")],
     table_format: Annotated[
         str | None, typer.Option("--format", help="parquet or delta, for a new archive. Without it: parquet.")
+    ] = None,
+    json_columns: Annotated[
+        bool,
+        typer.Option("--json-columns", help="For a new archive: JSON bodies as typed columns, too, as messages have them."),
+    ] = False,
+    schema: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="For a new archive: the same, with the columns of a JSON Schema.")
     ] = None,
     compression: Annotated[str, typer.Option(help="Of the files: lz4, zstd, snappy or none.")] = "lz4",
     batch_messages: Annotated[int, typer.Option(help="Publish after this many messages.")] = 2_000_000,
@@ -38,6 +42,7 @@ def archive(
 ) -> JobResult:
     """Copy topics to Parquet files or a Delta table, each message once. Run it again to continue."""
     from skyrocket.pipelines.archive import job  # noqa: PLC0415 — importing Spark takes longer than a help text
+    from skyrocket.pipelines.json_columns.json_schema import read_json_schema  # noqa: PLC0415
 
     given: dict[str, Any] = {"cluster": options.cluster, "table_format": table_format, "skip_missing": skip_missing}
     job.check_arguments(topics, to, table_format, compression, batch_messages)
@@ -45,13 +50,17 @@ def archive(
         summary, _ = job.plan_archive(topics, to, **given)
         return JobResult(_document(summary), _table(summary, "WOULD ARCHIVE"))
     job.check_topics(topics, options.cluster)
+    columns: JsonColumns | Literal["infer"] | None = job.INFER if json_columns else None
+    if schema is not None:
+        columns = read_json_schema(schema)
     spark = options.session("archive")
     try:
-        with _stop_on_signal(follow) as stop:
+        with stop_on_signal(follow) as stop:
             summary = job.archive_topics(
                 spark,
                 topics,
                 to,
+                json_columns=columns,
                 compression=compression,
                 batch_messages=batch_messages,
                 compact=compact,
@@ -64,25 +73,6 @@ def archive(
     finally:
         spark.stop()
     return JobResult(_document(summary), _text(summary))
-
-
-@contextmanager
-def _stop_on_signal(follow: bool) -> Iterator[threading.Event]:
-    """With --follow, let Ctrl-C and SIGTERM end the job after the batch that it is at."""
-    stop = threading.Event()
-    if not follow:
-        yield stop
-        return
-
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _document(summary: ArchiveSummary) -> dict[str, Any]:
@@ -100,7 +90,16 @@ def _document(summary: ArchiveSummary) -> dict[str, Any]:
             for topic, counts in sorted(summary.topics.items())
         },
         "lost": summary.lost,
+        **_json_document(summary),
     }
+
+
+def _json_document(summary: ArchiveSummary) -> dict[str, Any]:
+    columns = summary.json_columns
+    if columns is None:
+        return {}
+    kinds = {column.name: column.kind for column in columns.columns}
+    return {"jsonColumns": kinds, "badBodies": summary.bad_bodies, "drift": summary.drift.document(columns)}
 
 
 def _table(summary: ArchiveSummary, head: str) -> str:
@@ -116,5 +115,9 @@ def _text(summary: ArchiveSummary) -> str:
         f"Deleted before archived: {lost.topic}, queue {lost.queue_id} at {lost.broker}, offsets {lost.start} to {lost.stop}."
         for lost in summary.lost
     ]
+    if summary.json_columns is not None:
+        if summary.bad_bodies:
+            lines.append(f"{summary.bad_bodies:,} bodies are not JSON objects as they should be; jsonError says why.")
+        lines += drift_lines(summary.drift.fields(summary.json_columns))
     lines.append(f"{summary.folder} ({summary.format}) is at batch {summary.last_batch}.")
     return "\n".join(lines)

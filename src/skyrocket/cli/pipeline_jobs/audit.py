@@ -59,7 +59,7 @@ def audit(
 
 def _result(options: JobOptions, report: AuditReport, topics: list[str]) -> JobResult:
     from skyrocket.pipelines.audit import presentation  # noqa: PLC0415
-    from skyrocket.pipelines.report import render_page  # noqa: PLC0415
+    from skyrocket.report import render_page  # noqa: PLC0415
 
     faulty = [stream for stream in report.streams if not stream.is_clean]
     table = format_table(presentation.STREAM_HEAD, presentation.stream_rows(faulty), "") if faulty else ""

@@ -63,7 +63,7 @@ def _print(options: JobOptions, report: BacklogReport, history: BacklogHistory) 
 
 def _result(options: JobOptions, report: BacklogReport, history: BacklogHistory) -> JobResult:
     from skyrocket.pipelines.backlog import presentation  # noqa: PLC0415
-    from skyrocket.pipelines.report import render_page  # noqa: PLC0415
+    from skyrocket.report import render_page  # noqa: PLC0415
 
     rows = presentation.topic_rows(report)
     table = format_table(presentation.TOPIC_HEAD, rows, "No group has an offset in a topic.")

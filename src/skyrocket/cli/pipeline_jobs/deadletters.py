@@ -63,7 +63,7 @@ def deadletters(
 def _triage(options: JobOptions, groups: list[str], selection: LetterSelection, causes: tuple[str, ...]) -> JobResult:
     from skyrocket.pipelines.deadletters import presentation  # noqa: PLC0415
     from skyrocket.pipelines.deadletters.job import triage_letters  # noqa: PLC0415
-    from skyrocket.pipelines.report import render_page  # noqa: PLC0415
+    from skyrocket.report import render_page  # noqa: PLC0415
 
     found = triage_letters(options.cluster, groups, selection, cause_properties=causes, on_progress=options.on_progress)
     table = format_table(presentation.CAUSE_HEAD, presentation.cause_rows(found.triage), "There are no dead letters.")

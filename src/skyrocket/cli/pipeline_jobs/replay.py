@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skyrocket.cli.cluster_command import refuse
+from skyrocket.cli.cluster_command import TIME_HELP, refuse
 from skyrocket.cli.output import format_table
-from skyrocket.cli.pipeline_jobs.job_command import TIME_HELP, JobOptions, JobResult, cluster_options_of, parse_ms, pipeline_job
+from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, cluster_options_of, parse_ms, pipeline_job
 
 if TYPE_CHECKING:
     from skyrocket.pipelines.replay.job import ReplaySource, ReplaySummary
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 def replay(
     options: JobOptions,
     to: Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="The topic to send to.")] = None,
+    to_group: Annotated[
+        str | None,
+        typer.Option("--to-group", metavar="GROUP", help="Instead of --to: only this group gets them, by its retry topic."),
+    ] = None,
     archive: Annotated[Path | None, typer.Option(metavar="FOLDER", help="The source: an archive.")] = None,
     store: Annotated[Path | None, typer.Option(metavar="FOLDER", help="The source: a broker's store directory.")] = None,
     topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="The source: a topic of the cluster.")] = None,
@@ -57,7 +61,7 @@ def replay(
     source = _source(archive, store, topic)
     about_target = {"namespace": to_namespace, "tls": to_tls, "access_key": to_access_key, "secret_key": to_secret_key}
     to_cluster = _target_cluster(to_namesrv, about_target)
-    job.check_arguments(source, to, to_cluster, rate)
+    job.check_arguments(source, to, to_group, to_cluster, rate)
     selection = Selection(
         topics=tuple(only_topic or ()),
         from_ms=parse_ms(since, "--since"),
@@ -72,6 +76,7 @@ def replay(
             spark,
             source,
             to=to,
+            to_group=to_group,
             cluster=options.cluster,
             to_cluster=to_cluster,
             selection=selection,
@@ -101,7 +106,7 @@ def _source(archive: Path | None, store: Path | None, topic: str | None) -> Repl
 def _target_cluster(namesrv: str | None, about: dict[str, Any]) -> dict[str, str] | None:
     """Return the options of the target cluster; None for the cluster of the source."""
     if namesrv is not None:
-        return cluster_options_of(namesrv=namesrv, **about)
+        return cluster_options_of(namesrv=namesrv, **about, environment={})  # its variables are those of the source
     if any(about.values()):
         refuse("Options about the target's cluster need --to-namesrv.")
     return None

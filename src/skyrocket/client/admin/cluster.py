@@ -8,9 +8,9 @@ import msgspec
 
 from skyrocket.client.admin.brokers import Brokers
 from skyrocket.client.admin.ledger_groups import transfer_leadership
-from skyrocket.client.admin.results import BrokerInfo, BrokerState, ReplicationState, SlaveState
+from skyrocket.client.admin.results import BrokerInfo, BrokerState, NameserverState, ReplicationState, SlaveState
 from skyrocket.client.errors import BrokerError, ClientError, NotFoundError
-from skyrocket.protocol.bodies import HARuntimeInfo, KVTable
+from skyrocket.protocol.bodies import ClusterInfo, HARuntimeInfo, KVTable
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.config_text import decode_config, encode_config
 from skyrocket.protocol.errors import BodyError
@@ -35,9 +35,10 @@ class ClusterAdmin:
 
     async def states(self) -> list[BrokerState]:
         """Fetch the state of all brokers. If a broker does not answer, the `error` of its row says why."""
-        return await self._brokers.for_each(await self.brokers(), self._fetch_state)
+        return await self._brokers.for_each(await self.brokers(), self.state)
 
-    async def _fetch_state(self, broker: BrokerInfo) -> BrokerState:
+    async def state(self, broker: BrokerInfo) -> BrokerState:
+        """Fetch the state of one of `brokers`. If it does not answer, `error` says why."""
         fields = msgspec.structs.asdict(broker)
         try:
             info = await self.runtime(broker.address)
@@ -66,27 +67,39 @@ class ClusterAdmin:
         return dict(sorted(self._brokers.decode_body(answer, KVTable).table.items()))
 
     async def replication(self, broker: str) -> ReplicationState:
-        """Fetch how far the slaves of a broker are. `broker` is an address, or a name for its master.
+        """Fetch how far the slaves of a master are, or how a slave copies. `broker` is an address, or a name for its master.
 
         Raises BrokerError if the broker is older than 5.0 and cannot tell.
         """
         answer = await self._brokers.session.request_ok(await self._brokers.address(broker), RequestCode.GET_BROKER_HA_STATUS)
-        state = self._brokers.decode_body(answer, HARuntimeInfo)
-        own = state.ha_client_runtime_info
-        return ReplicationState(
-            is_master=state.master,
-            end_offset=state.master_commit_log_max_offset if state.master else own.max_offset,
-            slaves=[
-                SlaveState(
-                    address=(one.addr or "").removeprefix("/"),
-                    acknowledged_offset=one.slave_ack_offset,
-                    behind_bytes=max(0, one.diff),
-                    is_in_sync=one.in_sync,
-                )
-                for one in state.ha_connection_info
-            ],
-            master_address=own.master_addr or "",
-        )
+        info = self._brokers.decode_body(answer, HARuntimeInfo)
+        own = info.ha_client_runtime_info
+        end = info.master_commit_log_max_offset if info.master else own.max_offset
+        slaves = [
+            SlaveState(
+                address=(one.addr or "").removeprefix("/"),
+                copied_offset=one.slave_ack_offset,
+                lag_bytes=max(0, end - one.slave_ack_offset),
+                is_in_sync=one.in_sync,
+            )
+            for one in info.ha_connection_info
+        ]
+        master = "" if info.master else own.master_addr or ""
+        return ReplicationState(is_master=info.master, end_offset=end, slaves=slaves, master_address=master)
+
+    async def nameserver_states(self) -> list[NameserverState]:
+        """Ask each nameserver which brokers it knows. If one does not answer, the `error` of its row says why."""
+
+        async def ask(address: str) -> NameserverState:
+            try:
+                answer = await self._request_nameserver(address, RequestCode.GET_BROKER_CLUSTER_INFO)
+                table = self._brokers.decode_body(answer, ClusterInfo).broker_addr_table or {}
+            except ClientError as error:
+                return NameserverState(address=address, error=str(error))
+            known = (one for broker in table.values() for one in (broker.broker_addrs or {}).values())
+            return NameserverState(address=address, brokers=sorted(known))
+
+        return await self._brokers.for_each(self.nameservers, ask)
 
     async def transfer_leader(self, broker: str, node: str) -> None:
         """Make a node, such as n1, the leader of its DLedger group. `broker` is the group's broker name.

@@ -210,17 +210,25 @@ class BrokerState(BrokerInfo, frozen=True):
     damaged_entries: int = 0  # of the node's log, that are not repaired yet
 
 
-class SlaveState(AdminResult, frozen=True):
-    """A slave that is connected to its master, as the master sees it."""
+class NameserverState(AdminResult, frozen=True):
+    """A nameserver, and the addresses of the brokers that it knows. `error` says why it did not answer."""
 
     address: str
-    acknowledged_offset: int  # it has the log up to here
-    behind_bytes: int
+    brokers: list[str] = []
+    error: str = ""
+
+
+class SlaveState(AdminResult, frozen=True):
+    """A slave, as its master sees it."""
+
+    address: str  # of its connection to the master
+    copied_offset: int  # up to here it has the log
+    lag_bytes: int
     is_in_sync: bool
 
 
 class ReplicationState(AdminResult, frozen=True):
-    """How a broker replicates. A master has slaves; a slave has the address of its master, if it is connected."""
+    """How a broker replicates. A slave has no slaves, but the address of its master."""
 
     is_master: bool
     end_offset: int  # of the broker's log

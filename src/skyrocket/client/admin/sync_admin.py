@@ -95,15 +95,19 @@ class SyncMessageAdmin(SyncAdminPart[MessageAdmin]):
     by_offset = _blocking(MessageAdmin.by_offset)
     peek = _blocking(MessageAdmin.peek)
     trace = _blocking(MessageAdmin.trace)
+    retry_dead_letter = _blocking(MessageAdmin.retry_dead_letter)
     read = _blocking_iterator(MessageAdmin.read)
     read_queue = _blocking_iterator(MessageAdmin.read_queue)
+    follow = _blocking_iterator(MessageAdmin.follow)
 
 
 class SyncClusterAdmin(SyncAdminPart[ClusterAdmin]):
     brokers = _blocking(ClusterAdmin.brokers)
     states = _blocking(ClusterAdmin.states)
-    runtime = _blocking(ClusterAdmin.runtime)
+    state = _blocking(ClusterAdmin.state)
     replication = _blocking(ClusterAdmin.replication)
+    nameserver_states = _blocking(ClusterAdmin.nameserver_states)
+    runtime = _blocking(ClusterAdmin.runtime)
     transfer_leader = _blocking(ClusterAdmin.transfer_leader)
     config = _blocking(ClusterAdmin.config)
     update_config = _blocking(ClusterAdmin.update_config)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from skyrocket.doctor.backlog.measure import GroupBacklog, QueueBacklog, TopicBacklog
-from skyrocket.doctor.finding import NAMES_MAX, Severity
-from skyrocket.doctor.texts import count_of, format_duration, format_number
+from skyrocket.doctor.finding import NAMES_MAX
 from skyrocket.protocol.system_names import RETRY_PREFIX
+from skyrocket.report.parts import Severity
+from skyrocket.report.texts import count_of, format_duration, format_number
 
 SKEW_MIN: Final = 3.0  # times the mean, before a queue counts as uneven
 SKEW_LAG_MIN: Final = 100  # messages: a small backlog is uneven by chance

@@ -17,7 +17,7 @@ from skyrocket.doctor.disk_levels import (
     find_full_disk,
 )
 from skyrocket.doctor.finding import Symptom, list_names
-from skyrocket.doctor.texts import count_of, format_duration, format_number
+from skyrocket.report.texts import count_of, format_duration, format_number
 
 REFUSED: Final = "busyRefusals"  # a row of our broker's runtime information: requests answered SYSTEM_BUSY since its start
 CLOCK_SKEW_MS: Final = 5_000

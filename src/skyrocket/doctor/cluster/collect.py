@@ -131,7 +131,7 @@ class ClusterCollector:
         if broker.is_master:
             state = await self._ask(cluster.replication(broker.address), f"The slaves of broker {broker.broker_name}", None)
             if state is not None:
-                slaves = [SlaveFacts(one.address, one.acknowledged_offset, one.behind_bytes) for one in state.slaves]
+                slaves = [SlaveFacts(one.address, one.copied_offset, one.lag_bytes) for one in state.slaves]
         return BrokerFacts(*place, asked_ms=asked_ms, runtime=runtime, config=config, slaves=slaves)
 
     # --- groups

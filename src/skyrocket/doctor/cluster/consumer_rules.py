@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 from skyrocket.client.consumer.subscription import SQL92, TAG, looks_like_sql
 from skyrocket.doctor.cluster.facts import ClusterFacts, GroupFacts, SubscriptionFacts
 from skyrocket.doctor.finding import Symptom, list_names
-from skyrocket.doctor.texts import count_of, format_number, suggest_name
 from skyrocket.protocol.errors import SubscriptionError
 from skyrocket.protocol.message.tags import subscription_tags
 from skyrocket.protocol.system_names import RETRY_PREFIX
+from skyrocket.report.texts import count_of, format_number, suggest_name
 
 SAMPLE_MIN: Final = 5  # recent messages, before their tags say something
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from skyrocket.doctor.cluster.facts import BrokerFacts, ClusterFacts
 from skyrocket.doctor.finding import Symptom, list_names
-from skyrocket.doctor.texts import count_of, format_bytes, format_number
+from skyrocket.report.texts import count_of, format_bytes, format_number
 
 BEHIND_BYTES: Final = 256 * 1024 * 1024  # from here on Apache calls a slave out of sync (haMaxGapNotInSync)
 BEHIND_ENTRIES: Final = 10_000

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from skyrocket.doctor.cluster.facts import BrokerFacts, ClusterFacts, TopicFacts
 from skyrocket.doctor.finding import Symptom, list_names
-from skyrocket.doctor.texts import count_of, suggest_name
+from skyrocket.report.texts import count_of, suggest_name
 
 
 def find_silent_nameservers(facts: ClusterFacts) -> Iterator[Symptom]:

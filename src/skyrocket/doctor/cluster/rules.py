@@ -8,7 +8,8 @@ from typing import Final
 from skyrocket.doctor.backlog.rules import find_advice
 from skyrocket.doctor.cluster import broker_rules, consumer_rules, replica_rules, route_rules
 from skyrocket.doctor.cluster.facts import ClusterFacts
-from skyrocket.doctor.finding import Diagnosis, DoctorRule, Severity, apply_rules
+from skyrocket.doctor.finding import Diagnosis, DoctorRule, apply_rules
+from skyrocket.report.parts import Severity
 
 RULES: Final[tuple[DoctorRule[ClusterFacts], ...]] = (
     DoctorRule("no-broker", Severity.PROBLEM, route_rules.find_no_brokers),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from skyrocket.doctor.finding import Diagnosis, DoctorRule, Severity, Symptom, apply_rules
+from skyrocket.doctor.finding import Diagnosis, DoctorRule, Symptom, apply_rules
 from skyrocket.doctor.machine.facts import MachineFacts
-from skyrocket.doctor.texts import format_bytes, format_number
+from skyrocket.report.parts import Severity
+from skyrocket.report.texts import format_bytes, format_number
 
 ABOUT: Final = "this machine"
 DESCRIPTORS_MIN: Final = 65_536

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from skyrocket.doctor.disk_levels import find_early_delete, find_filling_disk, find_full_disk
-from skyrocket.doctor.finding import Diagnosis, DoctorRule, Severity, Symptom, apply_rules, list_names
+from skyrocket.doctor.finding import Diagnosis, DoctorRule, Symptom, apply_rules, list_names
 from skyrocket.doctor.store.facts import StoreFacts
-from skyrocket.doctor.texts import count_of, format_bytes, format_duration, format_moment, format_number
+from skyrocket.report.parts import Severity
+from skyrocket.report.texts import count_of, format_bytes, format_duration, format_moment, format_number
 
 BEHIND_MS_MAX: Final = 600_000  # Apache writes its checkpoint with each flush of the queues, after a minute at most
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from skyrocket.client.helpers.loss_detection import Gap
 from skyrocket.pipelines.audit.findings import AuditReport, StreamAudit
-from skyrocket.pipelines.report.parts import (
+from skyrocket.report.parts import (
     Advice,
     BarChart,
     HeatMap,
@@ -19,7 +19,7 @@ from skyrocket.pipelines.report.parts import (
     Severity,
     SummaryRow,
 )
-from skyrocket.pipelines.report.texts import count_of, format_moment, format_number
+from skyrocket.report.texts import count_of, format_moment, format_number
 
 RANGES_SHOWN: Final = 8  # in one cell
 RANGES_IN_DOCUMENT_MAX: Final = 10_000  # of one kind and stream

@@ -11,7 +11,7 @@ from skyrocket.client.queues import Queue
 from skyrocket.doctor.backlog.measure import GroupBacklog, QueueBacklog, TopicBacklog, drain_ms
 from skyrocket.doctor.backlog.rules import BacklogFinding
 from skyrocket.pipelines.backlog.latency import BIN_EDGES_MS, PERCENTILES, LatencySummary
-from skyrocket.pipelines.report.parts import (
+from skyrocket.report.parts import (
     Advice,
     BarChart,
     HeatMap,
@@ -25,7 +25,7 @@ from skyrocket.pipelines.report.parts import (
     Severity,
     SummaryRow,
 )
-from skyrocket.pipelines.report.texts import format_duration, format_moment, format_number
+from skyrocket.report.texts import format_duration, format_moment, format_number
 
 HISTORY_MAX: Final = 5_000  # reports that a page's charts remember
 TOPIC_HEAD: Final = ("GROUP", "TOPIC", "QUEUES", "LAG", "IN/S", "OUT/S", "DRAIN", "OLDEST", "SKEW")

@@ -8,8 +8,8 @@ from skyrocket.pipelines.deadletters.export import letter_document
 from skyrocket.pipelines.deadletters.letters import DeadLetter
 from skyrocket.pipelines.deadletters.resend import ResendResult
 from skyrocket.pipelines.deadletters.triage import AGE_LABELS, Triage
-from skyrocket.pipelines.report.parts import BarChart, HistogramChart, Note, ReportPage, ReportTable, Section, SummaryRow
-from skyrocket.pipelines.report.texts import count_of, format_moment, format_number
+from skyrocket.report.parts import BarChart, HistogramChart, Note, ReportPage, ReportTable, Section, SummaryRow
+from skyrocket.report.texts import count_of, format_moment, format_number
 
 SAMPLE_CHARACTERS_MAX: Final = 400  # of a body
 CAUSE_HEAD: Final = ("LETTERS", "ORIGINAL TOPIC", "RETRIES", "REASON", "FIRST", "LAST")

@@ -9,7 +9,7 @@ import pytest
 from skyrocket.doctor.backlog.look import ClusterLook, MemberLook, QueueLook
 from skyrocket.doctor.backlog.measure import measure
 from skyrocket.doctor.backlog.rules import RULES, BacklogFinding, find_advice
-from skyrocket.doctor.finding import Severity
+from skyrocket.report.parts import Severity
 from tests.unit.doctor.backlog.looks import HOUR_MS, NOW_MS, at, cluster, member
 
 BUSY = [at(0, 100, 200), at(1, 100, 200)]  # ten seconds ago

@@ -20,7 +20,7 @@ from skyrocket.doctor.cluster.facts import (
 )
 from skyrocket.doctor.cluster.rules import RULES, diagnose_cluster
 from skyrocket.doctor.finding import Diagnosis
-from skyrocket.doctor.texts import format_bytes, suggest_name
+from skyrocket.report.texts import format_bytes, suggest_name
 
 NOW_MS = 1_800_000_000_000
 SOUND = BrokerFacts(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from skyrocket.doctor.finding import Severity
 from skyrocket.doctor.machine.collect import MachineCollector, find_listener, find_process
 from skyrocket.doctor.machine.rules import RULES, diagnose_machine
+from skyrocket.report.parts import Severity
 
 GIB_KB = 1024 * 1024
 

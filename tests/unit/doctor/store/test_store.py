@@ -10,11 +10,12 @@ import pytest
 
 from skyrocket.doctor.disk_levels import DiskLevels
 from skyrocket.doctor.examination import examine_store
-from skyrocket.doctor.finding import Diagnosis, Severity
+from skyrocket.doctor.finding import Diagnosis
 from skyrocket.doctor.store import collect
 from skyrocket.doctor.store.collect import StoreCollector
 from skyrocket.doctor.store.facts import StoreFacts
 from skyrocket.doctor.store.rules import diagnose_store
+from skyrocket.report.parts import Severity
 from skyrocket.store.errors import StoreError
 from skyrocket.store.message_store import MessageStore
 from tests.support.ledgers import golden_ledger

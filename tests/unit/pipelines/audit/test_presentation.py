@@ -12,7 +12,7 @@ from skyrocket.pipelines.audit.findings import AuditReport, NumberRun, StreamKey
 from skyrocket.pipelines.audit.presentation import alert_text, audit_document, audit_page, ranges_text, stream_rows, verdict
 from skyrocket.pipelines.audit.sent_file import parse_sent, read_sent, sent_lines
 from skyrocket.pipelines.errors import ArgumentError
-from skyrocket.pipelines.report import render_page
+from skyrocket.report import render_page
 
 QUEUE = Queue("orders", "broker-a", 0)
 FAULTY = audit_stream(StreamKey("<p1>", QUEUE), [NumberRun(1, 3, 0), NumberRun(6, 9, 3), NumberRun(9, 9, 8)])

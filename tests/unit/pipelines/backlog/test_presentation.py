@@ -19,7 +19,7 @@ from skyrocket.pipelines.backlog.presentation import (
     topic_rows,
 )
 from skyrocket.pipelines.errors import ArgumentError
-from skyrocket.pipelines.report import render_page
+from skyrocket.report import render_page
 from tests.unit.doctor.backlog.looks import NOW_MS, at, cluster, member
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from skyrocket.pipelines.deadletters.presentation import body_sample, cause_rows, letters_page, triage_document
 from skyrocket.pipelines.deadletters.triage import NO_REASON, OTHER, SAMPLES_MAX, CauseKey, Triage, age_label, plain_reason
-from skyrocket.pipelines.report import render_page
+from skyrocket.report import render_page
 from tests.unit.pipelines.deadletters.letters import NOW_MS, letter
 
 

@@ -1,0 +1,1 @@
+"""`skyrocket console`, and the console that `skyrocket run` starts beside its broker."""

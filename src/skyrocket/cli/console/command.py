@@ -1,0 +1,102 @@
+"""`skyrocket console`: serve the web console of a cluster until a signal stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from skyrocket.cli.cluster_command import CommandOptions, cluster_command, refuse
+from skyrocket.cli.output import to_json
+from skyrocket.client import ClientOptions
+from skyrocket.console.errors import ConsoleError
+from skyrocket.console.security.users import ConsoleRole, ConsoleUser, format_user, hash_password, is_user_name
+
+app = typer.Typer(add_completion=False)
+PORT_DEFAULT: Final = 8082
+_MISSING: Final = "The console needs libraries that are not installed. Install them with: pip install 'skyrocketmq[console]'"
+
+
+@cluster_command(app, "console")
+async def console(
+    options: CommandOptions,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on. Beyond loopback, --users says who may log in.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 for any free port.")] = PORT_DEFAULT,
+    users: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The people who may log in: a line name:role:hash for each.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A host name under which browsers may ask for the console. Repeat it for more."),
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Serve HTTPS with this certificate (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The key of the certificate (PEM).")] = None,
+    hash_password_: Annotated[
+        bool, typer.Option("--hash-password", help="Ask for a name, a role and a password, print the line for --users, and exit.")
+    ] = False,
+) -> None:
+    """Serve the web console of a cluster, ours or Apache's."""
+    if hash_password_:
+        _print_user()
+        return
+    try:
+        from skyrocket.console.server import ConsoleOptions, ConsoleServer  # noqa: PLC0415 — its libraries are an extra
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] == "skyrocket":
+            raise
+        refuse(_MISSING)
+    chosen = ConsoleOptions(
+        client=_client_options(options),
+        host=host,
+        port=port,
+        users=users,
+        allowed_hosts=tuple(allow_host or ()),
+        certificate=tls_cert,
+        key=tls_key,
+    )
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    try:
+        async with ConsoleServer(chosen) as server:
+            nameservers = options.nameservers or options.client_options.get("address_server", "")
+            told = {"console": server.url, "nameservers": nameservers}
+            typer.echo(to_json(told) if options.as_json else f"The console of {nameservers} is at {server.url}")
+            await stopped.wait()
+    except ConsoleError as error:
+        refuse(str(error))
+
+
+def _client_options(options: CommandOptions) -> ClientOptions:
+    given = options.client_options
+    return ClientOptions(
+        options.nameservers,
+        namespace=given["namespace"],
+        address_server=given["address_server"],
+        tls=given["tls"],
+        credentials=given["credentials"],
+    )
+
+
+def _print_user() -> None:
+    name = typer.prompt("Name", err=True)
+    if not is_user_name(name):
+        refuse("A name has up to 64 letters, digits and the characters . _ @ and -.")
+    role = typer.prompt("Role (viewer or operator)", default="viewer", err=True).upper()
+    if role not in ConsoleRole.__members__:
+        refuse("A role is viewer or operator.")
+    password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    try:
+        user = ConsoleUser(name, ConsoleRole[role], hash_password(password, secrets.token_bytes(16)))
+    except ConsoleError as error:
+        refuse(str(error))
+    typer.echo(format_user(user))

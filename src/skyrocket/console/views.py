@@ -1,0 +1,99 @@
+"""Pages as HTML: the template engine, and the formats that templates use. Everything that a template shows is escaped."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from skyrocket.console.body_views import escape_controls, preview_body
+from skyrocket.console.visit import address_of
+from skyrocket.report.charts import draw_lines
+from skyrocket.report.parts import LineChart
+from skyrocket.report.texts import count_of, format_duration, format_moment, format_number
+
+ASSETS: Final[Mapping[str, str]] = {
+    "console.css": "text/css; charset=utf-8",
+    "console.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+"""The files that a page loads, and their types. There are no others, and none comes from elsewhere."""
+
+NAVIGATION: Final = (
+    ("/", "Overview", "o"),
+    ("/cluster", "Cluster", "c"),
+    ("/topics", "Topics", "t"),
+    ("/groups", "Groups", "g"),
+    ("/messages", "Messages", "m"),
+    ("/dead-letters", "Dead letters", "d"),
+    ("/waiting", "Waiting", "w"),
+    ("/access", "Access", "a"),
+)
+"""The pages in the menu, each with the key that opens it behind `g`."""
+
+
+def draw_chart(chart: LineChart) -> Markup:
+    """Draw a chart. `skyrocket.report` escapes every text in it."""
+    return Markup(draw_lines(chart))  # noqa: S704
+
+
+def format_ago(time_ms: int, now_ms: int) -> str:
+    """Say how long ago something was. A dash when there is no time."""
+    return f"{format_duration(max(0, now_ms - time_ms))} ago" if time_ms > 0 else "–"
+
+
+def format_bytes(size_bytes: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(size_bytes) < 1024 or unit == "TiB":
+            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1024
+    raise AssertionError(size_bytes)
+
+
+@cache
+def read_asset(name: str) -> bytes:
+    return files(__package__).joinpath("assets", name).read_bytes()
+
+
+@cache
+def asset_address(name: str) -> str:
+    """Return the address of an asset. It changes with the content, so that a browser may keep the file."""
+    return f"/assets/{name}?v={hashlib.sha256(read_asset(name)).hexdigest()[:12]}"
+
+
+def _show_controls(value: Any) -> Any:
+    """Show control characters of every text in a page, before it is escaped. Markup is ours, and stays."""
+    return escape_controls(value) if type(value) is str and not value.isprintable() else value
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("skyrocket.console", "templates"),
+        autoescape=True,
+        finalize=_show_controls,
+        undefined=StrictUndefined,  # a mistake in a template is an error, not an empty place
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters |= {
+        "ago": format_ago,
+        "bytes": format_bytes,
+        "chart": draw_chart,
+        "duration": format_duration,
+        "moment": format_moment,
+        "number": format_number,
+        "preview": preview_body,
+    }
+    environment.globals |= {"asset": asset_address, "count_of": count_of, "link": address_of, "navigation": NAVIGATION}
+    return environment
+
+
+def render(template: str, values: Mapping[str, Any]) -> str:
+    return _environment().get_template(template).render(values)

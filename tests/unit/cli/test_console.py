@@ -1,0 +1,128 @@
+"""`skyrocket console` as a process, and the console beside `skyrocket run`."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from skyrocket.cli.main import app
+from skyrocket.console.security.users import parse_users
+from skyrocket.testing.threaded import SyncBroker
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+
+SMALL = ["--set", "mappedFileSizeCommitLog=1048576", "--set", "maxHashSlotNum=100", "--set", "maxIndexNum=1000"]
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "skyrocket", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(30)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def line_with(process: subprocess.Popen[str], text: str) -> str:
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if text in line:
+            return line
+    raise AssertionError(f"no line has {text!r}: {lines}")
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_console_says_where_it_is_and_stops_with_a_signal(skyrocket_broker: SyncBroker, number: signal.Signals):
+    with started("console", "-n", skyrocket_broker.nameserver, "--port", "0") as process:
+        url = re.search(r"is at (http://127\.0\.0\.1:\d+/)", line_with(process, "is at"))
+        assert url is not None
+        assert "1 of 1 answer" in httpx.get(url[1], timeout=60).text
+        process.send_signal(number)
+        assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--host", "0.0.0.0"], "Give the people who may with --users FILE"),
+        (["--users", "no-such-file"], "The file of users no-such-file cannot be read"),
+        (["--tls-cert", "cert.pem"], "Give --tls-cert and --tls-key together"),
+        (["--tls-cert", "cert.pem", "--tls-key", "key.pem"], "The certificate or its key cannot be used"),
+    ],
+)
+def test_a_wrong_option_is_one_sentence(arguments: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["console", "--port", "0", *arguments])
+    assert done.exit_code == 2, done.output
+    assert sentence in done.stderr
+    assert "Traceback" not in done.output
+
+
+def test_a_taken_port_is_one_sentence():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = CliRunner().invoke(app, ["console", "--port", str(port)])
+    assert done.exit_code == 2
+    assert f"The console cannot listen on 127.0.0.1:{port}" in done.stderr
+
+
+def test_a_line_for_the_file_of_users_is_printed():
+    done = CliRunner().invoke(app, ["console", "--hash-password"], input="ann\noperator\ncorrect horse\ncorrect horse\n")
+    assert done.exit_code == 0, done.output
+    assert parse_users(done.stdout.splitlines()[-1], "it")["ann"].role.name == "OPERATOR"
+    assert "correct" not in done.stdout
+    short = CliRunner().invoke(app, ["console", "--hash-password"], input="ann\nviewer\nshort\nshort\n")
+    assert short.exit_code == 2
+    assert "8 to 256" in short.stderr
+
+
+def test_run_has_a_console_that_ends_with_it(tmp_path: Path):
+    port = free_port()
+    flags = ["--namesrv-port", "0", "--port", "0", "--console", "--console-port", str(port)]
+    with started("run", "--data", str(tmp_path), *flags, *SMALL) as process:
+        line_with(process, "is ready")
+        assert f"http://127.0.0.1:{port}/" in line_with(process, "The console of")
+        wait_until(lambda: "1 of 1 answer" in httpx.get(f"http://127.0.0.1:{port}/", timeout=60).text, "the overview")
+        process.kill()
+        process.wait(30)
+        wait_until(lambda: not is_listening(port), "the console ends with the broker that was killed")
+
+
+def test_run_goes_on_when_the_console_cannot_start(tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        flags = ["--namesrv-port", "0", "--port", "0", "--console", "--console-port", str(port)]
+        with started("run", "--data", str(tmp_path), *flags, *SMALL) as process:
+            ready = line_with(process, "is ready")
+            assert f"The console cannot listen on 127.0.0.1:{port}" in line_with(process, "The console cannot")
+            broker = int(re.findall(r"127\.0\.0\.1:(\d+)", ready)[1])
+            assert is_listening(broker)
+            process.terminate()
+            assert process.wait(60) == 0

@@ -1,0 +1,122 @@
+"""`python -m tools.console_pictures`: take the pictures of the console in docs/pictures, with a real Chromium.
+
+A broker with sample topics, groups and dead letters runs in this process. Look at the pictures after a change of the templates
+or the style sheet of `skyrocket/console`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from playwright.async_api import Browser, ViewportSize, async_playwright
+
+from skyrocket.client import Admin, ClientOptions, Consumer, Message, Producer
+from skyrocket.console.server import ConsoleOptions, ConsoleServer
+from skyrocket.testing import LocalBroker
+from tools.report_pictures import FOLDER, find_chromium
+
+WIDTH: Final = 1280
+TELEPHONE_WIDTH: Final = 390
+HISTORY_S: Final = 21.0  # so that charts have some points
+
+
+class Picture(NamedTuple):
+    name: str
+    path: str
+    scheme: Literal["light", "dark"]
+    width: int = WIDTH
+    height: int = 900
+
+
+PICTURES: Final = (
+    Picture("overview-light", "/", "light", height=1250),
+    Picture("overview-dark", "/", "dark", height=1250),
+    Picture("cluster-light", "/cluster", "light"),
+    Picture("topics-light", "/topics", "light"),
+    Picture("topic-dark", "/topics/orders", "dark", height=1500),
+    Picture("groups-dark", "/groups", "dark"),
+    Picture("group-dark", "/groups/coupons", "dark", height=1100),
+    Picture("reset-light", "/groups/audit/reset?topic=orders&to=last", "light"),
+    Picture("messages-light", "/messages?topic=orders", "light"),
+    Picture("dead-letters-light", "/dead-letters/billing", "light"),
+    Picture("waiting-dark", "/waiting", "dark"),
+    Picture("access-light", "/access", "light"),
+    Picture("topics-telephone", "/topics", "dark", TELEPHONE_WIDTH, 844),
+)
+
+
+async def fill(nameserver: str) -> None:
+    """Make a shop's topics, groups and messages."""
+    async with Admin(nameserver) as admin, Producer(nameserver) as producer:
+        for name, kind in (("orders", "NORMAL"), ("bills", "FIFO"), ("reminders", "DELAY"), ("sign-ups", "NORMAL")):
+            await admin.topics.create(name, queues=4, attributes={"message.type": kind})
+        for group in ("audit", "coupons", "sms"):
+            await admin.groups.create(group)
+            await admin.offsets.reset(group, "orders", "first")
+        await admin.groups.create("billing", retries_max=0)
+        for number in range(60):
+            body = f'{{"order": {1000 + number}, "total": {number * 7 % 90}.50, "currency": "EUR"}}'
+            await producer.send(Message("orders", body.encode(), tag="paid" if number % 3 else "open", keys=f"o-{1000 + number}"))
+        for number in range(5):
+            await producer.send(Message("bills", f"bill {number}".encode(), keys=f"b-{number}", sharding_key="shop-3"))
+        for level in (5, 9, 14):
+            await producer.send(Message("reminders", b"soon", delay_level=level))
+
+
+@asynccontextmanager
+async def consumers(nameserver: str) -> AsyncIterator[None]:
+    """Two members of a group that agree, and one of another that fails."""
+    options = ClientOptions(nameserver)
+    one = Consumer(options=options, group="coupons", start="first", instance="one")
+    two = Consumer(options=options, group="coupons", start="first", instance="two")
+    failing = Consumer(options=options, group="billing", start="first", instance="three", retries_max=0)
+
+    for consumer in (one, two):
+
+        @consumer.on("orders")
+        async def consume(_message: object) -> None:
+            await asyncio.sleep(0)
+
+    @failing.on("bills")
+    async def fail(_message: object) -> None:
+        raise ValueError("This consumer fails on purpose.")
+
+    async with one, two, failing:
+        yield
+
+
+async def take(browser: Browser, url: str, picture: Picture) -> None:
+    size = ViewportSize(width=picture.width, height=picture.height)
+    context = await browser.new_context(base_url=url, viewport=size, color_scheme=picture.scheme)
+    page = await context.new_page()
+    await page.goto(picture.path)
+    await page.screenshot(path=FOLDER / f"console-{picture.name}.png")
+    await context.close()
+
+
+async def main() -> None:
+    """Take all pictures."""
+    chromium = find_chromium()
+    if chromium is None:
+        raise SystemExit("There is no Chromium here. On Debian, install it with: apt-get install chromium")
+    async with LocalBroker() as broker:
+        await fill(broker.nameserver)
+        options = ConsoleOptions(client=ClientOptions(broker.nameserver), port=0)
+        async with consumers(broker.nameserver), ConsoleServer(options) as console, Producer(broker.nameserver) as producer:
+            for number in range(int(HISTORY_S * 10)):
+                for _ in range(1 + number % 30):
+                    await producer.send(Message("sign-ups", b"hello"))
+                await asyncio.sleep(0.1)
+            async with async_playwright() as playwright:
+                browser = await playwright.chromium.launch(executable_path=Path(chromium))
+                for picture in PICTURES:
+                    await take(browser, console.url, picture)
+                await browser.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
