@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from skyrocket.client import Admin, Message, Producer
-from skyrocket.pipelines.deadletters.reading import read_letters
+from skyrocket.pipelines.deadletters.job import read_letters
 from skyrocket.pipelines.errors import PipelineError
 from skyrocket.pipelines.signup.service_process import ServiceOrders
 from skyrocket.pipelines.signup.service_runner import ServiceRunner

@@ -17,7 +17,7 @@ from skyrocket.client.sync import Admin, Consumer
 from skyrocket.pipelines import archive_topics, drain_group, prove_drain, replay_messages
 from skyrocket.pipelines.archive.reading import archive_files
 from skyrocket.pipelines.drain.drain_record import REPLAYED, DrainRecord, require_record, write_record
-from skyrocket.pipelines.drain.job import count_archived, plan_drain
+from skyrocket.pipelines.drain.job import plan_drain
 from skyrocket.pipelines.drain.proof import DrainProof
 from skyrocket.pipelines.errors import ArgumentError, DrainError
 from skyrocket.pipelines.replay.job import ReplaySource, ReplaySummary
@@ -248,8 +248,17 @@ def test_an_archive_with_a_hole_does_not_move_the_group_and_no_proof_holds(our_b
     record = our_backlog.drain()
     removed = next(path for path in archive_files(our_backlog.root) if "-0-" in Path(path).name)
     Path(removed).unlink()
+    record.state = "archived"  # as if the run had been killed before the move, and the file was lost afterwards
+    write_record(our_backlog.root, record)
+    with Admin(our_backlog.cluster.nameserver) as admin:
+        admin.offsets.set(our_backlog.group, {our_backlog.queue(number): 5 for number in (0, 1)})
     with pytest.raises(DrainError, match=r"is not whole, so group .* was not moved\. .*offsets 5 to 29 are missing"):
-        count_archived(our_backlog.spark, our_backlog.root, record)
+        our_backlog.drain()
+    assert our_backlog.committed() == [5, 5]
+    record.state = "moved"
+    write_record(our_backlog.root, record)
+    with Admin(our_backlog.cluster.nameserver) as admin:
+        admin.offsets.set(our_backlog.group, {our_backlog.queue(number): 30 for number in (0, 1)})
     proof = our_backlog.prove()
     assert (proof.is_sound, len(proof.problems)) == (False, 1)
     assert "offsets 5 to 29 are missing" in proof.problems[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sqlite3
 from pathlib import Path
 
 import msgspec
@@ -15,14 +16,13 @@ from typer.testing import CliRunner
 from skyrocket.cli.main import app
 from skyrocket.cli.pipeline_jobs.own_cluster import run_own_cluster
 from skyrocket.client.sync import Admin, Message, Producer
-from skyrocket.pipelines.signup import job
 from skyrocket.pipelines.signup.funnel import funnel_totals, make_funnel
 from skyrocket.pipelines.signup.funnel_stream import FunnelStream
 from skyrocket.pipelines.signup.plan import make_plan
+from skyrocket.pipelines.signup.service_runner import ServiceRunners
 from skyrocket.pipelines.signup.sign_ups import DemoSettings, SignUpBody, draw_sign_ups, encode_body, split_users
 from tests.spark.conftest import Cluster
 from tests.support.waiting import wait_until
-from tests.unit.pipelines.signup.results import lossy_result
 
 SETTINGS = DemoSettings(seconds=8, rate=15, seed=5, minute_s=2)
 MINUTE_MS = 2_000
@@ -103,15 +103,29 @@ def test_the_demo_loses_nothing_and_serves_each_user_once(cluster: Cluster, tmp_
 
 
 @pytest.mark.usefixtures("keeps_spark")
-def test_a_loss_is_exit_code_1_and_the_result_is_printed_all_the_same(
+def test_a_loss_and_an_effect_that_happened_twice_are_found_and_exit_code_1(
     ours: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    monkeypatch.setattr(job, "run_signup_demo", lambda *_given, **_named: lossy_result())
+    """A real run, in which someone takes a coupon away and grants another one twice before the demo looks."""
+    stop, planted = ServiceRunners.stop, []
+
+    def stop_and_tamper(services: ServiceRunners) -> None:
+        stop(services)
+        with sqlite3.connect(services["coupons"].ledger_path) as database:
+            lost, twice = (user for (user,) in database.execute("SELECT user FROM effects ORDER BY user LIMIT 2"))
+            database.execute("DELETE FROM effects WHERE user = ?", (lost,))
+            database.execute("INSERT INTO effects VALUES (?, 1)", (twice,))
+        planted.extend((lost, twice))
+
+    monkeypatch.setattr(ServiceRunners, "stop", stop_and_tamper)
     page = tmp_path / "signup.html"
-    done = CliRunner().invoke(app, ["pipeline", "signup-demo", "-n", ours.nameserver, "--report", str(page)])
-    assert done.exit_code == 1
-    assert "coupons: 1 user got nothing: u-000013." in done.stdout
-    assert "u-000013" in page.read_text()
+    given = ["--seconds", "4", "--rate", "10", "--minute", "1"]
+    done = CliRunner().invoke(app, ["pipeline", "signup-demo", *given, "-n", ours.nameserver, "--report", str(page)])
+    lost, twice = planted
+    problems = [f"coupons: 1 user got nothing: {lost}.", f"coupons: 1 user got it more than once: {twice}."]
+    assert done.exit_code == 1, done.output
+    assert done.stdout.endswith("\n".join(["The demo found problems:", *(f"  {problem}" for problem in problems)]) + "\n")
+    assert [problem for problem in problems if problem not in page.read_text()] == []
 
 
 def test_the_demos_own_cluster_serves_and_is_gone_afterwards():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -9,13 +10,14 @@ import typer
 
 from skyrocket.cli.output import format_table
 from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, drift_lines, pipeline_job, stop_on_signal
+from skyrocket.pipelines.progress import ProgressHistory, record_progress
 
 if TYPE_CHECKING:
     from skyrocket.pipelines.archive.job import ArchiveSummary
     from skyrocket.pipelines.json_columns.json_schema import JsonColumns
 
 
-@pipeline_job()
+@pipeline_job(has_report=True)
 def archive(
     options: JobOptions,
     topics: Annotated[list[str], typer.Argument(metavar="TOPICS", help="Topics, or patterns such as 'order-*'.")],
@@ -44,11 +46,12 @@ def archive(
     from skyrocket.pipelines.archive import job  # noqa: PLC0415 — importing Spark takes longer than a help text
     from skyrocket.pipelines.json_columns.json_schema import read_json_schema  # noqa: PLC0415
 
+    history = ProgressHistory()
     given: dict[str, Any] = {"cluster": options.cluster, "table_format": table_format, "skip_missing": skip_missing}
     job.check_arguments(topics, to, table_format, compression, batch_messages)
     if dry_run:
         summary, _ = job.plan_archive(topics, to, **given)
-        return JobResult(_document(summary), _table(summary, "WOULD ARCHIVE"))
+        return JobResult(_document(summary), _table(summary, "WOULD ARCHIVE"), lambda: _page(options, summary, history))
     job.check_topics(topics, options.cluster)
     columns: JsonColumns | Literal["infer"] | None = job.INFER if json_columns else None
     if schema is not None:
@@ -67,12 +70,19 @@ def archive(
                 follow=follow,
                 every_s=every,
                 stop=stop,
-                on_progress=options.on_progress,
+                on_progress=record_progress(history, options.on_progress),
                 **given,
             )
     finally:
         spark.stop()
-    return JobResult(_document(summary), _text(summary))
+    return JobResult(_document(summary), _text(summary), lambda: _page(options, summary, history))
+
+
+def _page(options: JobOptions, summary: ArchiveSummary, history: ProgressHistory) -> str:
+    from skyrocket.pipelines.archive.presentation import archive_page  # noqa: PLC0415
+    from skyrocket.report import render_page  # noqa: PLC0415
+
+    return render_page(archive_page(summary, history, options.cluster_name, time.time_ns() // 1_000_000))
 
 
 def _document(summary: ArchiveSummary) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,12 +11,13 @@ import typer
 from skyrocket.cli.cluster_command import TIME_HELP, refuse
 from skyrocket.cli.output import format_table
 from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, cluster_options_of, parse_ms, pipeline_job
+from skyrocket.pipelines.progress import ProgressHistory, record_progress
 
 if TYPE_CHECKING:
     from skyrocket.pipelines.replay.job import ReplaySource, ReplaySummary
 
 
-@pipeline_job()
+@pipeline_job(has_report=True)
 def replay(
     options: JobOptions,
     to: Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="The topic to send to.")] = None,
@@ -70,6 +72,7 @@ def replay(
         tags=tuple(tag or ()),
         where=where,
     )
+    history = ProgressHistory()
     spark = options.session("replay")
     try:
         summary = job.replay_messages(
@@ -83,11 +86,21 @@ def replay(
             rate=rate,
             progress=progress,
             dry_run=dry_run,
-            on_progress=options.on_progress,
+            on_progress=record_progress(history, options.on_progress),
         )
     finally:
         spark.stop()
-    return JobResult(_document(summary), _text(summary, dry_run))
+    target = (to_cluster or options.cluster).get("nameserver") or options.cluster_name
+    return JobResult(
+        _document(summary), _text(summary, dry_run), lambda: _page(summary, history, target, rate=rate, is_dry=dry_run)
+    )
+
+
+def _page(summary: ReplaySummary, history: ProgressHistory, where: str, *, rate: float | None, is_dry: bool) -> str:
+    from skyrocket.pipelines.replay.presentation import replay_page  # noqa: PLC0415
+    from skyrocket.report import render_page  # noqa: PLC0415
+
+    return render_page(replay_page(summary, history, where, time.time_ns() // 1_000_000, rate=rate, is_dry=is_dry))
 
 
 def _source(archive: Path | None, store: Path | None, topic: str | None) -> ReplaySource:

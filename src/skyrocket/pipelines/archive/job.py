@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from skyrocket.client.queues import Queue
 from skyrocket.pipelines.archive.archive_folder import FORMATS, ArchiveFolder, TableFormat, archive_lock
 from skyrocket.pipelines.archive.batch_record import (
+    AddedFile,
     BatchRecord,
     LostMessages,
     StagedFile,
@@ -57,6 +58,11 @@ class TopicCounts:
     files: int = 0
     size_bytes: int = 0
 
+    def add(self, file: AddedFile) -> None:
+        self.messages += file.rows
+        self.files += 1
+        self.size_bytes += file.size_bytes
+
 
 @dataclass
 class ArchiveSummary:
@@ -69,6 +75,7 @@ class ArchiveSummary:
     last_batch: int = 0  # of the archive
     planned: int = 0  # messages that a dry run would archive
     topics: dict[str, TopicCounts] = field(default_factory=dict)
+    hours: dict[str, TopicCounts] = field(default_factory=dict)  # by the hour in which messages were stored
     lost: list[LostMessages] = field(default_factory=list)
     merged: int = 0  # files that a compaction has replaced
     json_columns: JsonColumns | None = None
@@ -84,10 +91,8 @@ class ArchiveSummary:
         self.last_batch = record.batch
         self.lost += record.lost
         for file in record.added:
-            counts = self.topics.setdefault(file.topic, TopicCounts())
-            counts.messages += file.rows
-            counts.files += 1
-            counts.size_bytes += file.size_bytes
+            self.topics.setdefault(file.topic, TopicCounts()).add(file)
+            self.hours.setdefault(file.hour, TopicCounts()).add(file)
 
 
 Table = ParquetTable | DeltaArchive

@@ -92,9 +92,9 @@ def drain_group(
                 batch_messages=batch_messages,
                 on_progress=on_progress,
             )
-            count_archived(spark, root, record, on_progress)
-            record.state = "archived"
-            write_record(root, record)
+        count_archived(spark, root, record, on_progress)  # in a continued run, too: files may be lost since
+        record.state = "archived"
+        write_record(root, record)
         if record.total("resent"):
             resend_others(spark, root, record, cluster, on_progress)
         _move(root, record, cluster, on_progress)
@@ -173,8 +173,7 @@ def check_condition(spark: SparkSession, conditions: Conditions) -> None:
 @contextmanager
 def _drain_lock(root: Path) -> Iterator[None]:
     """Hold the lock of a drain, which ends with the process."""
-    if root.exists():
-        ArchiveFolder.open(root)  # refuse a folder of something else before the lock makes a file in it
+    ArchiveFolder.open(root)  # refuse a folder of something else before the lock makes a file in it
     path = root / LOCK
     make_directory(path.parent)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

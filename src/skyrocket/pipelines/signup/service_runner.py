@@ -26,7 +26,8 @@ class ServiceRunner:
     def __init__(self, orders: ServiceOrders, folder: Path) -> None:
         self.name = orders.service
         self.group = orders.group
-        self.ledger = EffectLedger(Path(orders.ledger))
+        self.ledger_path = Path(orders.ledger)
+        self.ledger = EffectLedger(self.ledger_path)
         self._orders = orders
         self._log = folder / f"{orders.service}.log"
         self._process: subprocess.Popen[bytes] | None = None

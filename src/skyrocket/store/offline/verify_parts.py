@@ -195,7 +195,7 @@ def add_results(results: Iterable[PartResult]) -> PartResult:
     """Return the sum of all parts, findings in the order of files and positions."""
     total = PartResult()
     for one in results:
-        total.findings = [*total.findings, *one.findings]
+        total.findings += one.findings
         total.more += one.more
         total.messages += one.messages
         total.queues += one.queues
