@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from skyrocket.client import Admin
+from skyrocket.client.session.identity import local_address
 from skyrocket.doctor.cluster.collect import ClusterCollector
 from skyrocket.doctor.cluster.facts import ClusterFacts
 from skyrocket.doctor.cluster.rules import diagnose_cluster
 from skyrocket.doctor.finding import Diagnosis
-from skyrocket.doctor.machine.collect import MachineCollector
+from skyrocket.doctor.machine.collect import MachineCollector, find_listener
 from skyrocket.doctor.machine.rules import diagnose_machine
 from skyrocket.doctor.store.collect import StoreCollector
 from skyrocket.doctor.store.rules import diagnose_store
@@ -47,9 +48,10 @@ async def examine_cluster(
     collected = await ClusterCollector(admin, groups, topics).collect(every_s)
     facts = collected.facts
     examined = Examination(order_findings(diagnose_cluster(facts)), _counts_of(facts), collected.unanswered)
-    if any(is_local(broker.address) for broker in facts.brokers):
-        return merge_examinations([examined, examine_machine(proc)])
-    return examined
+    own_host = local_address()
+    ports = [int(broker.address.rpartition(":")[2]) for broker in facts.brokers if is_local(broker.address, own_host)]
+    processes = dict.fromkeys(find_listener(proc, port) for port in ports)
+    return merge_examinations([examined, *(examine_machine(proc, process_id) for process_id in processes)])
 
 
 def examine_store(directory: Path, commit_log: Path | None = None, *, now_ms: int, proc: Path = Path("/proc")) -> Examination:
@@ -79,20 +81,15 @@ def order_findings(findings: Iterable[Diagnosis]) -> list[Diagnosis]:
     return sorted(findings, key=lambda one: URGENCY.index(one.severity))
 
 
-def is_local(address: str) -> bool:
-    """Whether a broker's address can only be on this machine."""
+def is_local(address: str, own_host: str) -> bool:
+    """Whether a broker's address is on this machine: the loopback address, or the one that the machine has in its network."""
     host = address.rpartition(":")[0].strip("[]")
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host == own_host or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
 
 def _counts_of(facts: ClusterFacts) -> list[str]:
-    def counts() -> Iterator[str]:
-        yield count_of(len(facts.nameservers), "nameserver")
-        yield count_of(len(facts.brokers), "broker")
-        yield count_of(len(facts.topics), "topic")
-        yield count_of(len(facts.groups), "group")
-
-    return list(counts())
+    counts = {"nameserver": facts.nameservers, "broker": facts.brokers, "topic": facts.topics, "group": facts.groups}
+    return [count_of(len(found), noun) for noun, found in counts.items()]

@@ -32,8 +32,8 @@ async def finding_of(nameserver: str, rule: str, **asked: Any) -> Diagnosis:
 
 
 def rules_of(examined: Examination) -> list[str]:
-    """Return the ids of findings about the cluster: what the machine of the tests is like does not matter."""
-    return [one.rule for one in examined.findings if one.about != "this machine"]
+    """Return the ids of findings about the cluster. How fast and large the machine of the tests is does not matter."""
+    return [one.rule for one in examined.findings if one.about != "this machine" and one.rule != "broker-busy"]
 
 
 async def prepare(servers: Servers, queues: int = 2) -> tuple[str, str]:

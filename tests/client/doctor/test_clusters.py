@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from tests.support.batch_load import Batches, BatchLoad
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import (
     SMALL_STORE,
+    DescriptorLimits,
     Skyrocket,
     SkyrocketBroker,
     SkyrocketNameserver,
@@ -60,8 +61,9 @@ async def test_no_nameserver_answers():
 
 
 async def test_a_nameserver_without_a_broker(nameserver: str):
-    examined = await examine(nameserver)
-    assert rules_of(examined) == ["no-broker"]
+    examined = await examine(nameserver, group="coupons")
+    assert rules_of(examined) == ["no-broker"], "and not that the group is missing"
+    assert examined.unanswered == ["No master answers, so nothing is known of groups."]
     assert "namesrvAddr" in examined.findings[0].advice
 
 
@@ -169,7 +171,7 @@ async def test_a_broker_that_answers_system_busy(tmp_path: Path):
     with Skyrocket(tmp_path, {"waitTimeMillsInSendQueue": 20, "mappedFileSizeCommitLog": 1 << 28}) as run:
         async with Producer(run.nameserver) as producer:
             await producer.send(Message("orders", b"creates the topic"))
-        assert "broker-busy" not in rules_of(await examine(run.nameserver))
+        assert "broker-busy" not in {one.rule for one in (await examine(run.nameserver)).findings}
         load = BatchLoad(run.address, "orders", 150, Batches(in_flight=32, body_bytes=64), 1 << 30)
         load.start()
         try:
@@ -178,6 +180,20 @@ async def test_a_broker_that_answers_system_busy(tmp_path: Path):
             load.stop()
         found = await finding_of(run.nameserver, "broker-busy")
     assert "since its start" in found.evidence
+
+
+async def test_a_broker_with_few_descriptors_that_has_no_room_for_one_more_client(tmp_path: Path):
+    with Skyrocket(tmp_path, descriptors=DescriptorLimits(256, 256)) as run, ExitStack() as opened:
+        assert run.process is not None
+        few = await finding_of(run.nameserver, "descriptors-few")
+        host, port = run.address.split(":")
+        for _ in range(100):  # more than it takes
+            opened.enter_context(socket.create_connection((host, int(port))))
+        closed = await finding_of(run.nameserver, "broker-unreachable")
+    assert few.what == f"The broker (process {run.process.pid}) may open few files and connections."
+    assert "The hard limit (ulimit -Hn) is 256" in few.evidence
+    assert "It has never answered" in closed.evidence
+    assert "as many connections as it may" in closed.advice
 
 
 # --- retention

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,8 @@ from skyrocket.report.parts import Severity
 from tests.client.consumer_support import broker_address
 from tests.client.doctor.scenes import examine, finding_of, member, prepare, rules_of, send
 from tests.client.servers import BROKER, Servers, reader
+from tests.support.java_scenes import Cluster, Scenes
+from tests.support.skyrocket_process import registered
 from tests.support.waiting import WAIT_S_MAX
 
 
@@ -170,6 +173,25 @@ async def test_a_group_and_a_topic_that_do_not_exist(servers: Servers):
     assert f"Did you mean '{topic}'?" in missing["topic-missing"].evidence
     assert "autoCreateTopicEnable is true" in missing["topic-missing"].evidence
     assert not examined.is_sound
+
+
+@pytest.mark.interop
+async def test_members_in_java_are_understood(ours: Servers, tmp_path: Path):
+    """Java's client takes SQL for a tag without a word, and tells whether it broadcasts."""
+    topic, group = await prepare(ours)
+    other = ours.topic("mixed")
+    scenes = Scenes(tmp_path, "doctor", Cluster(ours.nameserver, registered(ours.nameserver)[0], "any"), [])
+    try:
+        await asyncio.to_thread(scenes.push, group, topic, "price > 100")
+        found = await finding_of(ours.nameserver, "sql-as-tag", group=group)
+        await asyncio.to_thread(lambda: scenes.push(other, topic, model="BROADCASTING"))
+        async with member(ours, other, topic) as clustering:
+            mixed = await finding_of(ours.nameserver, "mixed-models", group=other)
+    finally:
+        scenes.kill()
+    assert found.evidence.startswith("Member ")
+    assert "'price > 100'" in found.evidence
+    assert mixed.evidence.endswith(f"Clustering: {clustering}.")
 
 
 @pytest.mark.interop

@@ -10,7 +10,9 @@ import pytest
 
 from skyrocket.client import Message, Producer
 from tests.client.doctor.scenes import examine, finding_of, rules_of
+from tests.support.apache_cluster import ApacheCluster
 from tests.support.dledger_group import BROKER, DLedgerGroup
+from tests.support.replica_pair import ReplicaPair
 from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver, SkyrocketProcess
 
 
@@ -49,6 +51,20 @@ async def test_a_slave_that_copies_nothing_and_one_that_is_gone(nameserver: str,
     assert behind.about == f"broker pair ({master.address})"
     assert "it confirmed nothing between the two looks" in behind.evidence
     assert missing.evidence.startswith("0 slaves of 1 connected")
+
+
+@pytest.mark.interop
+async def test_apaches_master_tells_of_a_slave_that_copies_nothing(tmp_path: Path):
+    with ApacheCluster(tmp_path) as cluster, ReplicaPair(tmp_path / "pair", cluster, "apache", "ours") as pair:
+        await send(pair.nameserver, 1)
+        await finding_free(pair.nameserver)
+        slave = pair._running["slave"]
+        assert isinstance(slave, SkyrocketProcess)
+        stop(slave)
+        await send(pair.nameserver, 3)
+        behind = await finding_of(pair.nameserver, "slave-behind", topic="orders", every_s=0.3)
+    assert behind.about == f"broker pair ({pair.address('master')})"
+    assert "it confirmed nothing between the two looks" in behind.evidence
 
 
 async def finding_free(nameserver: str) -> None:

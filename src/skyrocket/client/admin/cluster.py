@@ -68,8 +68,11 @@ class ClusterAdmin:
         return dict(sorted(self._brokers.decode_body(answer, KVTable).table.items()))
 
     async def replication(self, broker: str) -> ReplicationState:
-        """Fetch how far the slaves of a master are, or how a slave copies. `broker` is an address, or a name for its master."""
-        answer = await self._request_broker(await self._brokers.address(broker), RequestCode.GET_BROKER_HA_STATUS)
+        """Fetch how far the slaves of a master are, or how a slave copies. `broker` is an address, or a name for its master.
+
+        Raises BrokerError if the broker is older than 5.0 and cannot tell.
+        """
+        answer = await self._brokers.session.request_ok(await self._brokers.address(broker), RequestCode.GET_BROKER_HA_STATUS)
         info = self._brokers.decode_body(answer, HARuntimeInfo)
         own = info.ha_client_runtime_info
         end = info.master_commit_log_max_offset if info.master else own.max_offset

@@ -44,7 +44,8 @@ THREAD_POOLS: Final = ("send", "pull", "query")
 
 def find_busy_brokers(facts: ClusterFacts) -> Iterator[Symptom]:
     for broker in facts.answering:
-        evidence = [*_refusals(broker, facts), *_waits(broker), *_full_queues(broker)]
+        # Our broker counts what it refuses; a long wait alone is a pause of its machine. Apache's tells only the waits.
+        evidence = [*_refusals(broker, facts)] if broker.is_ours else [*_waits(broker), *_full_queues(broker)]
         if evidence:
             yield Symptom(
                 broker.about,

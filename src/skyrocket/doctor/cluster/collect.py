@@ -45,6 +45,17 @@ class CollectedFacts(NamedTuple):
     unanswered: list[str]
 
 
+class Registered(NamedTuple):
+    """What a nameserver says. `error` says why it did not answer."""
+
+    nameserver: str
+    brokers: list[BrokerInfo]
+    error: str
+
+    def as_facts(self) -> NameserverFacts:
+        return NameserverFacts(self.nameserver, frozenset((one.broker_name, one.address) for one in self.brokers), self.error)
+
+
 class ClusterCollector:
     def __init__(self, admin: Admin, groups: Sequence[str] = (), topics: Iterable[str] = ()) -> None:
         """Without `groups` it looks at all groups, or at those of `topics`; without `topics` at all topics of these groups."""
@@ -55,10 +66,10 @@ class ClusterCollector:
 
     async def collect(self, every_s: float) -> CollectedFacts:
         """Take two looks, `every_s` apart; with 0, one. Raises NoNameserverError when no nameserver answers."""
-        nameservers = await self._look_at_nameservers()
+        registered = await self._ask_nameservers()
         topic_names = await self._ask(self._admin.topics.names(), "The names of topics", [])
-        brokers = await self._look_at_brokers()
-        group_names, wanted, missing = await self._choose_groups()
+        brokers = await self._look_at_brokers(registered)
+        group_names, wanted, missing = await self._choose_groups(brokers)
         backlog = BacklogCollector(self._admin, wanted, self._topics)
         first = await self._look_at_groups(backlog, wanted)
         brokers_before: dict[str, BrokerFacts] = {}
@@ -66,14 +77,14 @@ class ClusterCollector:
         if every_s:
             await asyncio.sleep(every_s)
             brokers_before = {broker.address: broker for broker in brokers}
-            brokers = await self._look_at_brokers()
+            brokers = await self._look_at_brokers(await self._ask_nameservers())
             second = await self._look_at_groups(backlog, wanted)
         last = second or first
         groups = [] if last is None else await ask_each(last.groups, self._look_at_group)
         topics = self._choose_topics(groups, topic_names)
         sampled = frozenset(self._topics) | {one.topic for group in groups for one in group.subscriptions}
         facts = ClusterFacts(
-            nameservers=nameservers,
+            nameservers=[one.as_facts() for one in registered],
             brokers=brokers,
             brokers_before=brokers_before,
             topics=await self._look_at_topics(topics, sampled, brokers),
@@ -88,10 +99,11 @@ class ClusterCollector:
 
     # --- servers
 
-    async def _look_at_nameservers(self) -> list[NameserverFacts]:
-        async def ask(address: str) -> NameserverFacts:
-            known, error = await answer_or_error(self._admin.cluster.brokers(nameserver=address), [])
-            return NameserverFacts(address, frozenset((one.broker_name, one.address) for one in known), error)
+    async def _ask_nameservers(self) -> list[Registered]:
+        """Ask each nameserver for the brokers that it knows. Raises NoNameserverError when none answers."""
+
+        async def ask(address: str) -> Registered:
+            return Registered(address, *await answer_or_error(self._admin.cluster.brokers(address), []))
 
         found = await ask_each(self._admin.cluster.nameservers, ask)
         if all(one.error for one in found):
@@ -100,12 +112,9 @@ class ClusterCollector:
             )
         return found
 
-    async def _look_at_brokers(self) -> list[BrokerFacts]:
-        known = {broker: None for one in await ask_each(self._admin.cluster.nameservers, self._brokers_of) for broker in one}
+    async def _look_at_brokers(self, registered: Sequence[Registered]) -> list[BrokerFacts]:
+        known = dict.fromkeys(broker for one in registered for broker in one.brokers)
         return await ask_each(sorted(known, key=lambda one: (one.cluster, one.broker_name, one.broker_id)), self._look_at_broker)
-
-    async def _brokers_of(self, nameserver: str) -> list[BrokerInfo]:
-        return (await answer_or_error(self._admin.cluster.brokers(nameserver=nameserver), []))[0]
 
     async def _look_at_broker(self, broker: BrokerInfo) -> BrokerFacts:
         place = (broker.cluster, broker.broker_name, broker.broker_id, broker.address)
@@ -127,8 +136,11 @@ class ClusterCollector:
 
     # --- groups
 
-    async def _choose_groups(self) -> tuple[list[str], list[str], list[str]]:
+    async def _choose_groups(self, brokers: Sequence[BrokerFacts]) -> tuple[list[str], list[str], list[str]]:
         """Return the names of all groups, those to look at, and those that were asked for and do not exist."""
+        if not any(broker.is_master and not broker.error for broker in brokers):
+            self._unanswered.append("No master answers, so nothing is known of groups.")
+            return [], [], []
         names = await self._ask(self._admin.groups.names(), "The names of groups", [])
         if self._groups:
             missing = [group for group in self._groups if not await self._exists(group)]
@@ -209,7 +221,7 @@ class ClusterCollector:
         self, topics: Sequence[str], sampled: frozenset[str], brokers: Sequence[BrokerFacts]
     ) -> list[TopicFacts]:
         """Look at routes of all topics, and at messages of those that groups subscribe to or that were asked for."""
-        chosen = sampled & frozenset(sorted(sampled & frozenset(topics))[:SAMPLED_TOPICS_MAX])
+        chosen = frozenset(sorted(sampled & frozenset(topics))[:SAMPLED_TOPICS_MAX])
 
         async def look(topic: str) -> TopicFacts | None:
             try:

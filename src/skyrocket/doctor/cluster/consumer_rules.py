@@ -58,8 +58,8 @@ def find_mixed_models(facts: ClusterFacts) -> Iterator[Symptom]:
         if broadcasting and clustering:
             yield Symptom(
                 f"group {group.group}",
-                f"Some members of group '{group.group}' broadcast and others cluster. Those that cluster share the queues with "
-                "the broadcasting ones too, so messages of some queues reach no member that counts.",
+                f"Some members of group '{group.group}' broadcast and others cluster. Those that cluster leave queues to the "
+                "broadcasting ones, whose reading does not count: nobody consumes these queues for the group.",
                 f"Broadcasting: {list_names(broadcasting)}. Clustering: {list_names(clustering)}.",
                 "Give the broadcasting members a group of their own.",
             )

@@ -60,7 +60,8 @@ def find_unreachable_brokers(facts: ClusterFacts) -> Iterator[Symptom]:
                 f"{broker.error}{_explain_address(broker, facts)}",
                 "If the broker runs, it registered an address that cannot be reached from here: set brokerIP1 in its broker.conf "
                 "to one that clients reach (and brokerIP2 for slaves), and start it again. Otherwise start the broker, and look "
-                "at firewalls for its port and the port two below.",
+                "at firewalls for its port and the port two below. If it closes connections at once, it has as many connections "
+                "as it may: its log says so.",
             )
 
 

@@ -13,6 +13,8 @@ KERNEL_SETTINGS: Final = ("vm.swappiness", "vm.max_map_count", "vm.min_free_kbyt
 _OPEN_FILES: Final = re.compile(r"^Max open files\s+(\S+)\s+(\S+)", re.MULTILINE)
 _MEMORY: Final = re.compile(r"^(MemTotal|SwapTotal):\s+(\d+) kB", re.MULTILINE)
 _UNLIMITED: Final = 2**63 - 1
+_ADDRESS, _STATE, _INODE = 1, 3, 9  # columns of /proc/net/tcp
+_LISTENS: Final = "0A"
 
 
 class MachineCollector:
@@ -48,9 +50,22 @@ class MachineCollector:
         )
 
 
+def find_listener(proc: Path, port: int) -> int | None:
+    """Return the id of the process that listens on a TCP port of this machine; None if this user cannot see it."""
+    for table in ("net/tcp", "net/tcp6"):
+        for line in _read(proc / table).splitlines()[1:]:
+            cells = line.split()
+            if len(cells) > _INODE and cells[_STATE] == _LISTENS and int(cells[_ADDRESS].rpartition(":")[2], 16) == port:
+                return _find_holder(proc, f"socket:[{cells[_INODE]}]")
+    return None
+
+
 def find_process(proc: Path, path: Path) -> int | None:
     """Return the id of a process that has a file open; None if there is none, or if this user may not see it."""
-    wanted = os.path.realpath(path)
+    return _find_holder(proc, os.path.realpath(path))
+
+
+def _find_holder(proc: Path, wanted: str) -> int | None:
     for folder in proc.iterdir() if proc.is_dir() else ():
         if folder.name.isdigit() and any(target == wanted for target in _open_files(folder / "fd")):
             return int(folder.name)

@@ -65,7 +65,7 @@ def test_a_sound_broker_gets_no_diagnosis():
         ({"sendThreadPoolQueueHeadWaitTimeMills": "450"}, "waitTimeMillsInSendQueue allows 200."),
         ({"pageCacheLockTimeMills": "1200"}, "osPageCacheBusyTimeOutMills allows 1,000."),
         ({"sendThreadPoolQueueSize": "9100"}, "9,100 requests wait in the send queue, which has room for 10,000."),
-        ({"busyRefusals": "7"}, "It has refused 7 requests since its start"),
+        ({"busyRefusals": "7", "skyrocketVersion": "1"}, "It has refused 7 requests since its start"),
     ],
 )
 def test_figures_of_a_busy_broker(rows: dict[str, str], evidence: str):
@@ -74,9 +74,11 @@ def test_figures_of_a_busy_broker(rows: dict[str, str], evidence: str):
     assert evidence in found.evidence
 
 
-def test_refusals_between_two_looks_are_told():
-    (found,) = diagnose(with_rows(busyRefusals="9"), with_rows(busyRefusals="4"))
+def test_our_broker_is_busy_when_it_refuses():
+    ours = with_rows(skyrocketVersion="1")
+    (found,) = diagnose(with_rows(ours, busyRefusals="9"), with_rows(ours, busyRefusals="4"))
     assert found.evidence == "It refused 5 requests between the two looks, 9 since its start."
+    assert diagnose(with_rows(ours, sendThreadPoolQueueHeadWaitTimeMills="450")) == [], "its machine paused"
 
 
 @pytest.mark.parametrize(("ahead_ms", "is_told"), [(4_000, False), (-4_000, False), (6_000, True), (-6_000, True)])

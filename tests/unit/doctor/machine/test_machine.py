@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skyrocket.doctor.machine.collect import MachineCollector, find_process
+from skyrocket.doctor.machine.collect import MachineCollector, find_listener, find_process
 from skyrocket.doctor.machine.rules import RULES, diagnose_machine
 from skyrocket.report.parts import Severity
 
@@ -94,6 +94,17 @@ def test_a_process_that_has_most_of_its_descriptors_open(machine: Machine, tmp_p
     (found,) = diagnose_machine(MachineCollector(machine.root).collect(4711))
     assert (found.rule, found.severity, found.evidence) == ("descriptors-scarce", Severity.PROBLEM, "9 of 10.")
     assert "process 4711" in found.what
+
+
+def test_a_process_is_found_by_the_port_on_which_it_listens(machine: Machine):
+    head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+    row = "   0: 0100007F:{port:04X} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000     0        0 {inode} 1 0\n"
+    rows = (row.format(port=10911, state="01", inode=7), row.format(port=10911, state="0A", inode=8))
+    machine.write("net/tcp", head + "".join(rows))
+    (machine.root / "4711" / "fd").mkdir(parents=True)
+    (machine.root / "4711" / "fd" / "5").symlink_to("socket:[8]")
+    assert find_listener(machine.root, 10911) == 4711
+    assert find_listener(machine.root, 9876) is None
 
 
 def test_a_process_that_has_most_of_its_maps(machine: Machine):

@@ -18,6 +18,7 @@ from skyrocket.doctor.store.rules import diagnose_store
 from skyrocket.report.parts import Severity
 from skyrocket.store.errors import StoreError
 from skyrocket.store.message_store import MessageStore
+from tests.support.ledgers import golden_ledger
 from tests.support.load import Wire, send_request
 from tests.support.sample_stores import NOW_MS, SMALL, fingerprint, flip, golden_store, sample_record, sample_store, write_store
 from tests.support.skyrocket_process import Skyrocket
@@ -54,6 +55,13 @@ def test_apaches_store_is_read_as_well(tmp_path: Path):
     assert facts.verified is not None
     assert facts.verified.messages > 0
     assert {"store-damaged", "layout-unclear", "flush-failed"}.isdisjoint(diagnose(root))
+
+
+def test_the_store_of_a_node_of_a_group_is_read_as_well(tmp_path: Path):
+    golden_ledger(tmp_path, "n0")
+    facts = StoreCollector(tmp_path / "n0").collect(LATER_MS)
+    assert facts.verified is not None
+    assert (facts.verified.messages > 0, facts.verified.count, facts.layout_error) == (True, 0, "")
 
 
 def test_a_broker_that_was_killed(tmp_path: Path):
