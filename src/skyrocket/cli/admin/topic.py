@@ -13,7 +13,7 @@ from skyrocket.cli.output import CommandResult, format_table, format_time, messa
 from skyrocket.client import Admin
 from skyrocket.client.admin import TopicSettings
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 OnlyCluster = Annotated[str | None, typer.Option(help="Only on the brokers of this cluster.")]
 

@@ -32,7 +32,7 @@ from skyrocket.pipelines.deadletters.selection import LetterSelection
 from skyrocket.pipelines.progress import JobProgress
 from skyrocket.protocol.system_names import DEAD_LETTER_PREFIX
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 RECORD: Final = "skyrocket-resent.jsonl"
 LETTERS_MAX: Final = 100_000  # in memory, for one export
