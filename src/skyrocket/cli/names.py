@@ -69,7 +69,7 @@ def _complete(ctx: typer.Context, incomplete: str, *, is_topic: bool) -> list[st
     logging.disable(logging.CRITICAL)  # a warning would stand in the middle of the command that is being typed
     given = {name: ctx.params.get(name) or default for name, (_, default) in CONNECTION_OPTIONS.items()}
     try:
-        connection = resolve_connection(**given)
+        connection = resolve_connection(**given, may_run=False)  # Tab must not ask for a passphrase
         admin = Admin(connection.nameservers, **connection.client_options())
     except (ConnectionOptionError, ProfileError, ClientError):
         return []

@@ -449,6 +449,20 @@ def test_tail_prints_what_arrives_and_ends_quietly_when_it_is_interrupted(broker
         assert process.stderr.read() == b""
 
 
+def test_a_load_that_is_interrupted_leaves_nothing(broker: SyncBroker):
+    shell = Shell(broker.nameserver)
+
+    def loads() -> list[str]:
+        return [name for name in shell.json("topic", "list", "--all") if "skyrocket-bench" in name]
+
+    with started("bench", "--seconds", "600", "--in-flight", "2", "-n", broker.nameserver) as process:
+        wait_until(lambda: bool(loads()), "the load has begun")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == INTERRUPTED
+    assert loads() == []
+    assert [row["group"] for row in shell.json("group", "list") if "skyrocket-bench" in row["group"]] == []
+
+
 def test_a_closed_pipe_is_not_an_error(broker: SyncBroker):
     Shell(broker.nameserver).says("send", "pipes", "--body", "x" * 1000, "--count", "300")
     with started("consume", "pipes", "-n", broker.nameserver) as process:
