@@ -42,6 +42,7 @@ from skyrocket.store.files import Disk
 from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import ENTRY_BYTES
+from skyrocket.store.recovery.offline_repair import OfflineRepair
 from tests.support import kill9_writer
 from tests.support.apache_cluster import ApacheCluster, JavaProcess, NotStartedError
 
@@ -509,6 +510,33 @@ def test_apache_serves_messages_behind_damage_that_we_set_aside(apache: ApacheCl
     served = {seen.place: seen for seen in consumed_by_java(apache, ["Orders", "Bills"])}
     broker.kill()
     assert served == {seen.place: seen for seen in expected if seen != lost}
+
+
+def test_apache_serves_a_store_whose_queues_and_index_we_repaired_and_keeps_the_repair_out_while_it_runs(
+    apache: ApacheCluster, tmp_path: Path
+):
+    topics = ["Orders", "Bills"]
+    writing = Writing(5)
+    store = MessageStore(tmp_path, CONFIG)
+    store.open()
+    expected: list[Seen] = []
+    while len(expected) < 200:
+        expected += append(store, writing.group(tuple(topics)))
+    store.close()
+    put_topics(tmp_path)
+    for path in sorted((tmp_path / "consumequeue" / "Orders").rglob("*")):
+        if path.is_file():
+            path.write_bytes(bytes(path.stat().st_size))
+    repair = OfflineRepair(tmp_path)
+    repair.run(repair.look(), "now")
+
+    broker = broker_over(apache, tmp_path)
+    assert_same(consumed_by_java(apache, topics), expected)
+    assert_found_by_key(apache, expected, writing.chance)
+    with pytest.raises(StoreLockedError, match="Stop it first"):
+        repair.check_unused()
+    broker.stop()
+    repair.check_unused()
 
 
 def test_apache_does_not_start_on_a_store_that_we_have_open(apache: ApacheCluster, tmp_path: Path):

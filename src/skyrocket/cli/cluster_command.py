@@ -110,7 +110,7 @@ def _run_job(job: Callable[..., Awaitable[CommandResult | None]], options: Comma
         try:
             result = await job(options, **values)
         except (NoRouteError, NotFoundError, ArgumentError) as error:
-            typer.echo(f"{error}{await suggest_name(options.admin(), values, str(error))}", err=True)
+            typer.echo(await suggest_name(options.admin(), values, str(error)), err=True)
             return exit_code_of(error)
         if result is None:
             return 0

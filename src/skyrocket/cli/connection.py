@@ -130,8 +130,12 @@ def resolve_connection(
     access_key: str = "",
     secret_key: str = "",
     environment: Mapping[str, str] | None = None,
+    may_run: bool = True,
 ) -> ClusterConnection:
-    """Find out which cluster a command means. Raise ConnectionOptionError or ProfileError when that is not clear."""
+    """Find out which cluster a command means. Raise ConnectionOptionError or ProfileError when that is not clear.
+
+    Without `may_run`, no command of a profile is run for its secret key.
+    """
     environment = os.environ if environment is None else environment
     given = [
         name for name, value in (("--namesrv", namesrv), ("--address-server", address_server), ("--cluster", cluster)) if value
@@ -142,7 +146,7 @@ def resolve_connection(
     if not namesrv and not address_server:
         namesrv, address_server, profile = _find_cluster(cluster, environment)
     if profile is not None and profile.access_key and not access_key and not secret_key:
-        access_key, secret_key = profile.access_key, profile.read_secret(environment)
+        access_key, secret_key = profile.access_key, profile.read_secret(environment, may_run=may_run)
     else:
         access_key = access_key or environment.get(ACCESS_KEY_VARIABLE, "")
         secret_key = secret_key or environment.get(SECRET_KEY_VARIABLE, "")

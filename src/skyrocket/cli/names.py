@@ -24,15 +24,24 @@ _GROUP_ARGUMENTS: Final = ("group", "groups", "source", "target")
 
 
 async def suggest_name(admin: Admin, values: Mapping[str, Any], sentence: str) -> str:
-    """Return " Did you mean 'orders'?" if an error quotes a name of the command line that is close to an existing one."""
+    """Return the sentence of an error, with a suggestion if it quotes a name that is close to an existing one.
+
+    "Topic 'ordrs' does not exist. Create it with: …" becomes "Topic 'ordrs' does not exist. Did you mean 'orders'? Create it …".
+    """
     for arguments, is_topic in ((_TOPIC_ARGUMENTS, True), (_GROUP_ARGUMENTS, False)):
         for argument in arguments:
             given = values.get(argument)
             for name in [given] if isinstance(given, str) else given if isinstance(given, list) else []:
                 if f"'{name}'" in sentence:
                     close = difflib.get_close_matches(name, await _ask_names(admin, is_topic=is_topic), n=1)
-                    return f" Did you mean '{close[0]}'?" if close and close[0] != name else ""
-    return ""
+                    return _insert(sentence, f"Did you mean '{close[0]}'?") if close and close[0] != name else sentence
+    return sentence
+
+
+def _insert(sentence: str, hint: str) -> str:
+    """Put the hint behind the first sentence, before the advice."""
+    first, separator, advice = sentence.partition(". ")
+    return f"{first}. {hint} {advice}" if separator else f"{sentence} {hint}"
 
 
 async def _ask_names(admin: Admin, *, is_topic: bool) -> list[str]:
@@ -60,7 +69,7 @@ def _complete(ctx: typer.Context, incomplete: str, *, is_topic: bool) -> list[st
     logging.disable(logging.CRITICAL)  # a warning would stand in the middle of the command that is being typed
     given = {name: ctx.params.get(name) or default for name, (_, default) in CONNECTION_OPTIONS.items()}
     try:
-        connection = resolve_connection(**given)
+        connection = resolve_connection(**given, may_run=False)  # Tab must not ask for a passphrase
         admin = Admin(connection.nameservers, **connection.client_options())
     except (ConnectionOptionError, ProfileError, ClientError):
         return []

@@ -67,13 +67,15 @@ class Profile:
             return f"the variable {self.secret_key_env}"
         return f"the command {shlex.join(self.secret_key_command)}" if self.secret_key_command else ""
 
-    def read_secret(self, environment: Mapping[str, str]) -> str:
-        """Return the secret key: from the file, from a variable, or what a command prints."""
+    def read_secret(self, environment: Mapping[str, str], *, may_run: bool = True) -> str:
+        """Return the secret key: from the file, from a variable, or what a command prints, if commands may be run."""
         if self.secret_key_env:
             secret = environment.get(self.secret_key_env, "")
             if not secret:
                 raise ProfileError(f"Profile '{self.name}' takes its secret key from {self.secret_key_env}, which is not set.")
             return secret
+        if self.secret_key_command and not may_run:
+            raise ProfileError(f"Profile '{self.name}' takes its secret key from a command, which is not run here.")
         return self._run_command() if self.secret_key_command else self.secret_key
 
     def _run_command(self) -> str:

@@ -155,6 +155,7 @@ def test_control_characters_of_a_body_are_escaped(shell: Shell):
 
 
 def test_a_delayed_message_is_delivered_after_its_delay(shell: Shell, broker: SyncBroker):
+    shell.says("topic", "create", "delays")  # so that the nameserver knows it
     shell.says("send", "delays", "--body", "later", "--delay", "30")
     assert shell.says("consume", "delays") == ""
     broker.advance(31)
@@ -332,7 +333,7 @@ def test_wrong_usage_prints_the_usage(shell: Shell, arguments: list[str]):
         (["topic", "creat", "x"], "Did you mean 'create'?"),
         (["topic", "create", "x", "--queue", "3"], "--queues"),
         (["pipeline", "archiv"], "No such command 'archiv'. Did you mean 'archive'?"),
-        (["topic", "show", "shiped"], "Did you mean 'shipped'?"),
+        (["topic", "show", "shiped"], ". Did you mean 'shipped'? Create it with: skyrocket topic create shiped\n"),
         (["consume", "shiped"], "Did you mean 'shipped'?"),
         (["group", "show", "knwn"], "Did you mean 'known'?"),
         (["offset", "show", "knwn", "shipped"], "Did you mean 'known'?"),
@@ -449,6 +450,20 @@ def test_tail_prints_what_arrives_and_ends_quietly_when_it_is_interrupted(broker
         assert process.stderr.read() == b""
 
 
+def test_a_load_that_is_interrupted_leaves_nothing(broker: SyncBroker):
+    shell = Shell(broker.nameserver)
+
+    def loads() -> list[str]:
+        return [name for name in shell.json("topic", "list", "--all") if "skyrocket-bench" in name]
+
+    with started("bench", "--seconds", "600", "--in-flight", "2", "-n", broker.nameserver) as process:
+        wait_until(lambda: bool(loads()), "the load has begun")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == INTERRUPTED
+    assert loads() == []
+    assert [row["group"] for row in shell.json("group", "list") if "skyrocket-bench" in row["group"]] == []
+
+
 def test_a_closed_pipe_is_not_an_error(broker: SyncBroker):
     Shell(broker.nameserver).says("send", "pipes", "--body", "x" * 1000, "--count", "300")
     with started("consume", "pipes", "-n", broker.nameserver) as process:
@@ -466,7 +481,7 @@ def test_a_closed_pipe_is_not_an_error(broker: SyncBroker):
 def test_trace_of_a_message_is_a_table(shell: Shell, broker: SyncBroker):
     with sync_client.Producer(broker.nameserver, group="signup", trace=True) as producer:
         sent = producer.send(sync_client.Message("traced", b"hello", keys=["o-77"]))
-    wait_until(lambda: "Pub" in shell.says("query", "trace", "o-77"), "the trace is there")
+    wait_until(lambda: "Pub" in shell.run("query", "trace", "o-77").stdout, "the trace is there")  # its topic is new, too
     head, row = shell.says("query", "trace", sent.message_id).splitlines()
     assert head.split() == ["time", "event", "group", "client", "result", "ms", "id", "details"]
     assert row.split()[2:4] == ["Pub", "signup"]

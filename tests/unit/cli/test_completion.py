@@ -7,6 +7,7 @@ import pty
 import re
 import select
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -184,6 +185,16 @@ def test_names_come_from_the_cluster_that_the_line_or_the_environment_names(
 def test_a_cluster_that_does_not_answer_completes_nothing(environment: dict[str, str]):
     assert ask(environment, "skyrocket topic show ", NAMESRV_ADDR="127.0.0.1:1") == []
     assert ask(environment, "skyrocket topic show ", NAMESRV_ADDR="not an address") == []
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        assert ask(environment, "skyrocket topic show ", NAMESRV_ADDR=f"127.0.0.1:{silent.getsockname()[1]}") == []
+
+
+def test_tab_runs_no_command_for_a_secret(environment: dict[str, str], tmp_path: Path, skyrocket_sync_broker: SyncBroker):
+    file, ran = tmp_path / "config.toml", tmp_path / "ran"
+    address = skyrocket_sync_broker.nameserver
+    file.write_text(f'[clusters.a]\nnamesrv = "{address}"\naccess-key = "k"\nsecret-key-command = ["touch", "{ran}"]\n')
+    assert ask(environment, "skyrocket topic show --cluster a ", SKYROCKET_CONFIG=str(file)) == []
+    assert not ran.exists()
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

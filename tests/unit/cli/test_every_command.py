@@ -34,6 +34,13 @@ def options_of(name: str) -> set[str]:
     return {option for parameter in ALL[name].params for option in parameter.opts}
 
 
+@pytest.mark.parametrize("name", get_command(app).list_commands(None))  # type: ignore[attr-defined,arg-type]
+def test_no_group_offers_a_completion_of_its_own(name: str):
+    """`skyrocket completion` is the one way: a script of typer's would complete nothing, as `topic` is no program."""
+    command = get_command(app).get_command(None, name)  # type: ignore[attr-defined,arg-type]
+    assert not [one.name for one in command.params if "completion" in (one.name or "")]
+
+
 def test_the_walk_finds_the_commands():
     assert len(ALL) > 50
     assert {"tail", "topic create", "pipeline archive", "store repair", "dlq resend", "profile show"} <= set(ALL)

@@ -18,7 +18,7 @@ from skyrocket.client import Admin
 from skyrocket.client.admin import AccessRule, AccessUser
 from skyrocket.client.errors import NotFoundError
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 User = Annotated[str, typer.Argument(metavar="USER", help="The user's name, which is the access key of its clients.")]
 Resources = Annotated[

@@ -11,7 +11,7 @@ from skyrocket.cli.output import CommandResult, format_table, format_time
 from skyrocket.client import NotFoundError
 from skyrocket.client.admin import BrokerState
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Broker = Annotated[str, typer.Argument(metavar="BROKER", help="The broker's name, or host:port.")]
 

@@ -12,7 +12,7 @@ from skyrocket.cli.confirmation import Plan
 from skyrocket.cli.output import CommandResult, format_table
 from skyrocket.client import Admin, NotFoundError
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 NAMESERVERS: Final = "namesrv"
 Target = Annotated[

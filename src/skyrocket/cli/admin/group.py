@@ -13,7 +13,7 @@ from skyrocket.cli.names import GroupName
 from skyrocket.cli.output import CommandResult, format_table, format_time
 from skyrocket.client.admin import GroupMembers, GroupProgress, GroupSettings
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 _CONCURRENT_GROUPS: Final = 16  # groups whose members and progress are fetched at the same time
 

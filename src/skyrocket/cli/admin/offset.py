@@ -21,7 +21,7 @@ from skyrocket.cli.output import CommandResult, format_table
 from skyrocket.client import Admin, NotFoundError, Queue
 from skyrocket.client.admin import QueueOffset
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 QueueBroker = Annotated[
     str | None, typer.Option("--broker", help="The queue's broker. Required when several brokers have the topic.")

@@ -11,7 +11,7 @@ from skyrocket.cli.cluster_command import refuse
 from skyrocket.cli.output import format_table, to_json
 from skyrocket.cli.profiles import Profile, ProfileError, Profiles, read_profiles
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 

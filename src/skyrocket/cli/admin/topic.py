@@ -14,7 +14,7 @@ from skyrocket.client import Admin
 from skyrocket.client.admin import TopicSettings
 from skyrocket.client.helpers.message_document import message_document
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 OnlyCluster = Annotated[str | None, typer.Option(help="Only on the brokers of this cluster.")]
 

@@ -15,7 +15,7 @@ from skyrocket.protocol.payload import read_body
 from skyrocket.protocol.requests import REQUESTS, BodyKind, Raw
 from skyrocket.protocol.responses import response_name
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 
 @app.command()

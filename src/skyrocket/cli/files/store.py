@@ -27,7 +27,7 @@ from skyrocket.store.offline.verify import VerifyCounts
 from skyrocket.store.offline.verify import verify as findings_of
 from skyrocket.store.queues.consume_queues import QueueKey
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 app.command()(repair)
 
 SOMETHING_WRONG = 1

@@ -45,13 +45,15 @@ async def bench(
     name = f"{_PREFIX}-{uuid.uuid4().hex[:8]}"
     sent, received = LoadFigures(), LoadFigures()
     async with options.admin() as admin:
-        await admin.topics.create(name, queues=queues)
+        creating = asyncio.ensure_future(admin.topics.create(name, queues=queues))
         try:
+            await asyncio.shield(creating)
             if receive:
                 await admin.groups.create(name)
             with show_progress("sending", is_shown=is_terminal()) as on_progress:
                 await _run_load(options, name, (seconds, size, in_flight), sent, received if receive else None, on_progress)
         finally:
+            await asyncio.gather(creating, return_exceptions=True)  # an interrupted creation may succeed all the same
             await _remove(admin, name, has_group=receive)
     parts = {"send": sent.document(size), **({"receive": received.document(size)} if receive else {})}
     heads = ("messages", "errors", "messagesPerSecond", "megabytesPerSecond", "p50Ms", "p99Ms", "maxMs")

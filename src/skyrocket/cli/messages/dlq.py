@@ -32,10 +32,11 @@ from skyrocket.pipelines.deadletters.selection import LetterSelection
 from skyrocket.pipelines.progress import JobProgress
 from skyrocket.protocol.system_names import DEAD_LETTER_PREFIX
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 RECORD: Final = "skyrocket-resent.jsonl"
 LETTERS_MAX: Final = 100_000  # in memory, for one export
+LETTER_BYTES_MAX: Final = 256 * 1024 * 1024  # of their bodies
 _LOOK_LETTERS: Final = 1_000
 _SEARCHED_TOPICS: Final = 16  # whose state is fetched at the same time
 
@@ -110,7 +111,7 @@ async def show(
         found, has_more = await _collect(admin, options, group, selection, count)
     lines = [_line(letter) for letter in found]
     if has_more:
-        lines.append(f"There are more than {count}. Choose some, or ask for more with --count.")
+        lines.append(f"There are more than {len(found)}. Choose some, or ask for more with --count.")
     return CommandResult(
         [letter_document(letter) for letter in found], "\n".join(lines) or f"Group {group} has no such dead letters."
     )
@@ -119,12 +120,14 @@ async def show(
 async def _collect(
     admin: Admin, options: CommandOptions, group: str, selection: LetterSelection, count: int
 ) -> tuple[list[DeadLetter], bool]:
-    """Read at most `count` letters, and find out whether there are more."""
+    """Read at most `count` letters and LETTER_BYTES_MAX of bodies, and find out whether there are more."""
     found: list[DeadLetter] = []
+    body_bytes = 0
     topics = await find_letter_topics(admin, [group])
     with show_progress("reading", is_shown=is_terminal()) as on_progress:
         async for letter in stream_letters(admin, topics, selection, options.namespace):
-            if len(found) == count:
+            body_bytes += len(letter.body)
+            if len(found) == count or body_bytes > LETTER_BYTES_MAX:
                 return found, True
             found.append(letter)
             if len(found) % _LOOK_LETTERS == 0:
@@ -157,7 +160,10 @@ async def export(
     async with options.admin() as admin:
         found, has_more = await _collect(admin, options, group, selection, LETTERS_MAX)
     if has_more:
-        refuse(f"More than {LETTERS_MAX:,} letters are chosen. Narrow it with --since, or use: skyrocket pipeline deadletters")
+        refuse(
+            f"More than {LETTERS_MAX:,} letters or {LETTER_BYTES_MAX:,} bytes. Narrow it with --since, "
+            f"or use: skyrocket pipeline deadletters"
+        )
     try:
         count = export_letters(found, file)
     except ModuleNotFoundError as error:

@@ -33,7 +33,7 @@ from skyrocket.pipelines.progress import JobProgress
 from skyrocket.protocol.message.trace import TraceRow, TraceType
 from skyrocket.protocol.system_names import TRACE_TOPIC
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 
 @cluster_command(app)

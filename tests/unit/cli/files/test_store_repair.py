@@ -197,6 +197,16 @@ def test_a_broker_serves_what_was_repaired_and_keeps_the_repair_out_while_it_run
             assert [one.body for one in admin.messages.by_key("orders", "o-7")] == [b"7"]
 
 
+def test_the_log_may_lie_in_another_directory(store: Path, tmp_path: Path):
+    messages = dump(store)
+    log = (store / "commitlog").rename(tmp_path / "log")
+    next(path for path in (store / "consumequeue").rglob("*") if path.is_file()).unlink()
+    assert run_json("repair", store, "--commit-log", log, "--yes")["left"] == []
+    code, out, _ = run("dump", store, "--commit-log", log, "--json")
+    assert (code, out.splitlines()) == (0, messages)
+    assert not (store / "commitlog").exists()
+
+
 def test_apaches_store_is_repaired(tmp_path: Path):
     store = golden_store(tmp_path)
     messages = dump(store)
