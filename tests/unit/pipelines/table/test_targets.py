@@ -115,6 +115,39 @@ def test_every_kind_of_column_holds_its_values(place: Place):
     assert (rows["b"]["text"], rows["b"]["bigint"]) == ("", None)
 
 
+HOSTILE_TEXTS = ["\\N", "\\.", "a\n\\.\nb", '"', "''", ",", "\r\n", "\u2028", "\uffff", "NULL", "x" * 100_000, " ", "\x01\x7f"]
+HOSTILE_BODIES = [
+    b'{"id": "nested", "v": 1, "more": %s}' % (b"[" * 900 + b"]" * 900),
+    b'{"id": "large", "v": 1, "more": %s}' % (b"9" * 4_000),
+    b'{"id": "small", "v": 1, "more": 1e-300, "size": -0.0}',
+    b'{"id": "nul", "v": 1, "name": "x\\u0000"}',
+    b'{"id": "surrogate", "v": 1, "name": "\\ud800"}',
+    b'{"id": "twice", "v": 1, "name": "x", "name": "y"}',
+    b'{"id": "names", "v": 1, "": 1, "a\\nb": 2, "_key": "z", "_rest": 1, "NAME": "big"}',
+    b'{"id": "v", "v": 99999999999999999999999}',
+    b"\x80" * 100,
+]
+
+
+def test_hostile_texts_keys_and_bodies_stop_nothing_and_are_kept_or_rejected(place: Place):
+    feed = ListFeed([[body(text, 1, name=text) for text in HOSTILE_TEXTS if len(text) < 2_000], HOSTILE_BODIES])
+    feed.queues[0].append(body("long", 1, name=HOSTILE_TEXTS[10]))
+    done = run(place, feed)
+    state = place.state()
+    for text in HOSTILE_TEXTS:
+        assert state["long" if len(text) > 2_000 else text] == (1, text)
+    kept = {row["_key"]: row for row in place.read("")}
+    assert done.messages == len(kept) + done.rejected
+    assert {"nested", "large", "small", "twice", "names"} <= kept.keys()
+    assert kept["twice"]["name"] == "y"
+    rest = kept["names"]["_rest"]
+    assert (rest if isinstance(rest, dict) else json.loads(rest)) == {"": 1, "a\nb": 2, "_key": "z", "_rest": 1, "NAME": "big"}
+    rejected = {bytes(row["_body"]) for row in place.read("rejects")}
+    assert rejected >= {HOSTILE_BODIES[4], HOSTILE_BODIES[7], HOSTILE_BODIES[8]}
+    assert ("nul" in kept) != (HOSTILE_BODIES[3] in rejected)
+    assert run(place, feed).messages == 0
+
+
 def test_columns_with_names_of_all_kinds_are_written(place: Place):
     names = ["userId", "select", "größe", "a-b", "Δ", "1st", "s", "t", "%s"]
     columns = JsonColumns([JsonColumn(name, "bigint") for name in names])
