@@ -13,6 +13,8 @@ from skyrocket.cli.connection import ConnectionOptionError, resolve_connection
 from skyrocket.cli.main import app
 from skyrocket.cli.profiles import ProfileError, parse_profiles, profiles_path, read_profiles
 from skyrocket.testing.threaded import SyncBroker
+from tests.support.certificates import Authority
+from tests.support.skyrocket_process import Skyrocket
 
 TEXT = """\
 default = "dev"
@@ -187,3 +189,23 @@ def test_commands_reach_the_cluster_of_a_profile(file: Path, skyrocket_sync_brok
     assert run(file, "topic", "create", "orders", "--cluster", "here").exit_code == 0
     assert run(file, "topic", "list", SKYROCKET_CLUSTER="here").stdout == "orders\n"
     assert json.loads(run(file, "profile", "list", "--json").stdout)[0]["name"] == "here"
+
+
+def test_a_profile_has_the_certificates_of_mutual_tls(file: Path):
+    authority = Authority.made(file.parent / "certificates")
+    server, client = authority.certificate("server"), authority.certificate("client")
+    settings = {**authority.mutual_settings(server, client), "tls.server.mode": "enforcing"}
+    named = 'tls-ca-file = "certificates/ca.pem"\n'
+    shown = 'tls-cert-file = "certificates/client.pem"\ntls-key-file = "certificates/client.key"\n'
+    with Skyrocket(file.parent / "servers", settings) as running:
+        file.write_text(
+            f'[clusters.mutual]\nnamesrv = "{running.nameserver}"\n{named}{shown}'
+            f'[clusters.unknown]\nnamesrv = "{running.nameserver}"\n{named}'
+            f'[clusters.lost]\nnamesrv = "{running.nameserver}"\ntls-ca-file = "none.pem"\n'
+        )
+        done = run(file, "cluster", "show", "--cluster", "mutual", "--json")
+        assert (done.exit_code, len(json.loads(done.stdout))) == (0, 1)
+        assert run(file, "cluster", "show", "--cluster", "unknown").exit_code == 3
+        lost = run(file, "cluster", "show", "--cluster", "lost")
+        sentence = f"The certificates {file.parent / 'none.pem'} cannot be loaded: No such file or directory.\n"
+        assert (lost.exit_code, lost.stderr) == (2, sentence)
