@@ -118,6 +118,7 @@ class ConsoleServer:
         config = uvicorn.Config(
             application.asgi(),
             log_config=None,
+            log_level="warning",  # it has its own words for a start and a stop
             access_log=False,
             lifespan="off",
             http="h11",
