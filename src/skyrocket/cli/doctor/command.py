@@ -18,7 +18,7 @@ from skyrocket.client import ClientError
 from skyrocket.doctor.examination import Examination, examine_cluster, examine_store, merge_examinations
 from skyrocket.store.errors import StoreError
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 PROBLEMS: Final = 1
 EVERY_S_MAX: Final = 600.0
@@ -27,8 +27,12 @@ EVERY_S_MAX: Final = 600.0
 @cluster_command(app)
 async def doctor(
     options: CommandOptions,
-    group: Annotated[list[str] | None, typer.Option(help="Only this consumer group, and its topics. Repeat it for more.")] = None,
-    topic: Annotated[list[str] | None, typer.Option(help="Only this topic, and its groups. Repeat it for more.")] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(metavar="GROUP", help="Only this consumer group, and its topics. Repeat it for more.")
+    ] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(metavar="TOPIC", help="Only this topic, and its groups. Repeat it for more.")
+    ] = None,
     store: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A store directory on this machine, instead of a cluster.")
     ] = None,
