@@ -12,6 +12,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from skyrocket.cli.main import app
+from skyrocket.pipelines.deadletters.job import resend_letters
+from skyrocket.pipelines.deadletters.selection import LetterSelection
 from tests.client.dead_letters import kill_messages
 from tests.client.servers import BROKER, Servers
 from tests.support.waiting import WAIT_S_MAX, wait_until
@@ -164,6 +166,8 @@ def test_dead_letters_are_listed_shown_exported_and_resent_once(servers: Servers
         "failed": {},
         "unknown": {},
     }
+    by_the_job = resend_letters({"nameserver": servers.nameserver}, [group], LetterSelection(tags=frozenset({"paid"})), record)
+    assert (by_the_job.sent, by_the_job.known) == (0, 2), "the job and the command share the record"
     again = [one["body"] for one in shell.run_lines("consume", topic)]
     assert sorted(again) == ["0", "1", "1", "2", "3", "3"]
     everything = shell.invoke("dlq", "resend", group, "--yes")
