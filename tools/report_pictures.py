@@ -1,5 +1,7 @@
 """`python -m tools.report_pictures`: take the pictures of reports in docs/pictures, with a real Chromium.
 
+    python -m tools.report_pictures signup-demo=signup.html      take those of a report that a job has written
+
 Three pages, in light and in dark: an empty one, one of a cluster with a backlog, and one that exceeds every bound. Look at the
 pictures after a change of `skyrocket/report`.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import math
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -30,7 +33,7 @@ from skyrocket.report import (
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 WIDTH: Final = 1000
-HEIGHTS: Final = {"empty": 620, "normal": 1960, "large": 2300}
+HEIGHTS: Final = {"empty": 620, "normal": 1960, "large": 2300, "signup-demo": 2200}
 SCHEMES: Final = {"dark": 0, "light": 1}  # Chromium's numbers
 START_MS: Final = 1_800_000_000_000.0
 CHROMIUM_S_MAX: Final = 180
@@ -180,17 +183,19 @@ def take_picture(chromium: str, html: str, picture: Path, *, scheme: str, height
         )
 
 
-def main() -> None:
-    """Take all pictures."""
+def main(given: list[str]) -> None:
+    """Take all pictures, or those of the reports that are given as NAME=FILE."""
     chromium = find_chromium()
     if chromium is None:
         raise SystemExit("There is no Chromium here. On Debian, install it with: apt-get install chromium")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, make_page in PAGES.items():
+    written = {name: Path(file).read_text("utf-8") for name, _, file in (one.partition("=") for one in given)}
+    pages = written or {f"report-{name}": render_page(make_page()) for name, make_page in PAGES.items()}
+    for name, html in pages.items():
+        height = HEIGHTS[name.removeprefix("report-")]
         for scheme in SCHEMES:
-            picture = FOLDER / f"report-{name}-{scheme}.png"
-            take_picture(chromium, render_page(make_page()), picture, scheme=scheme, height=HEIGHTS[name])
+            take_picture(chromium, html, FOLDER / f"{name}-{scheme}.png", scheme=scheme, height=height)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -12,6 +12,7 @@ from skyrocket.client import (
     Admin,
     BrokerError,
     ClientClosedError,
+    ClientError,
     ConfigurationError,
     Consumer,
     Message,
@@ -29,6 +30,7 @@ from skyrocket.protocol.headers import GetKVConfigRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from tests.client.consumer_support import QUICK, numbered, numbers, take
 from tests.client.servers import BROKER, Servers
+from tests.support.ports import free_port
 from tests.support.waiting import WAIT_S_MAX
 
 
@@ -276,6 +278,23 @@ async def test_cluster_states_and_settings(servers: Servers):
             await admin.cluster.config("nowhere")
         with pytest.raises(NotFoundError, match="in cluster 'elsewhere'"):
             await admin.topics.create(servers.topic("lost"), cluster="elsewhere")
+
+
+async def test_what_one_nameserver_and_one_broker_know(servers: Servers):
+    topic = servers.topic("there")
+    async with Admin(servers.nameserver) as admin:
+        (broker,) = await admin.cluster.brokers(servers.nameserver)
+        assert [broker] == await admin.cluster.brokers()
+        with pytest.raises(ClientError):
+            await admin.cluster.brokers(f"127.0.0.1:{free_port()}")
+        await admin.topics.create(topic, queues=3)
+        settings = await admin.topics.get_at(topic, BROKER)
+        assert settings is not None
+        assert (settings.write_queues, settings.broker_name) == (3, BROKER)
+        assert await admin.topics.get_at(servers.topic("not-there"), BROKER) is None
+        state = await admin.cluster.replication(BROKER)
+        assert (state.is_master, state.slaves, state.master_address) == (True, [], "")
+        assert state.end_offset >= 0
 
 
 async def test_refused_setting_raises_the_brokers_error(ours: Servers):

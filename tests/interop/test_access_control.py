@@ -134,15 +134,17 @@ async def prepare(side: Side) -> None:
         await admin.access.create_rules(ALICE.name, ["Topic:acl*", "Group:acl*"], ["Pub", "Sub", "Get"])
 
 
-async def test_java_client_with_credentials(side: Side):
+@pytest.mark.parametrize("version", [None, "4.9.8"], ids=["5.5.0", "4.9.8"])
+async def test_java_client_with_credentials(side: Side, version: str | None):
     await prepare(side)
+    group = f"acl-java-{'new' if version is None else 'old'}"
     for keys, topic, expected in (
         (ALICE, "acl-orders", "consumed 5"),
         (ALICE, "secrets", "refused "),
         (AccessKeys(ALICE.name, "wrong"), "acl-orders", "refused "),
         (AccessKeys("nobody", "x"), "acl-orders", "refused "),
     ):
-        said = run_java(JAVA, side.nameserver, keys.name, keys.password, topic, "acl-java").decode()
+        said = run_java(JAVA, side.nameserver, keys.name, keys.password, topic, group, client_version=version).decode()
         assert said.startswith(expected), (keys.name, topic, said)
 
 

@@ -56,10 +56,10 @@ def library() -> Path:
 def client_library(version: str) -> Path:
     """The folder of jars of an older client: what tests/lab/pom-VERSION.xml names."""
     need("java", "javac", "mvn")
-    lib = CACHE / f"client-{version}"
+    pom = LAB.with_name(f"pom-{version}.xml")
+    lib = CACHE / f"client-{version}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:8]}"
     with only_one("fetch"):
         if not (lib / ".complete").exists():
-            pom = LAB.with_name(f"pom-{version}.xml")
             maven = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={lib}"]
             subprocess.run(maven, check=True)
             (lib / ".complete").touch()
@@ -79,10 +79,13 @@ def compiled(source: Path, lib: Path | None = None) -> Path:
     return classes
 
 
-def run_java(source: Path, *arguments: str, stdin: bytes = b"", timeout_s: float = 120) -> bytes:
-    """Compile and run `source` (its class has the file's name) against Apache's jars; its standard output."""
-    classes = compiled(source)
-    command = ["java", "-Xmx512m", *JAVA_SMALL, "-cp", f"{classes}:{library()}/*", source.stem, *arguments]
+def run_java(
+    source: Path, *arguments: str, stdin: bytes = b"", timeout_s: float = 120, client_version: str | None = None
+) -> bytes:
+    """Compile and run `source` (its class has the file's name) against Apache's jars, 5.5.0 by default; its standard output."""
+    lib = library() if client_version is None else client_library(client_version)
+    classes = compiled(source, lib)
+    command = ["java", "-Xmx512m", *JAVA_SMALL, "-cp", f"{classes}:{lib}/*", source.stem, *arguments]
     done = subprocess.run(command, input=stdin, capture_output=True, timeout=timeout_s, check=False)
     assert done.returncode == 0, f"{source.name} failed:\n{done.stderr.decode()[-4000:]}"
     return done.stdout

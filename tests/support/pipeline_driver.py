@@ -1,9 +1,13 @@
 """Jobs of `skyrocket.pipelines` to be killed, as separate processes (`SparkDriver`): they print READY when the job is at work.
 
 python -m tests.support.pipeline_driver '{"job": "archive", "nameserver": …, "topic": …, "to": …, "format": "parquet"}'
+python -m tests.support.pipeline_driver '{"job": "table", "nameserver": …, "topic": …, "to": …, "table": …, "mode": …}'
 python -m tests.support.pipeline_driver '{"job": "replay", "nameserver": …, "archive": …, "to": …, "progress": …, "rate": 500}'
 
-An archive follows its topic until it reads FINISH, and then takes what is left. A replay ends by itself and prints DONE.
+python -m tests.support.pipeline_driver '{"job": "drain", "nameserver": …, "group": …, "topic": …, "to": …, "tag": …}'
+
+An archive and a table follow their topic until they read FINISH, and then take what is left. A replay and a drain end by
+themselves and print DONE. A drain prints each of its steps.
 """
 
 from __future__ import annotations
@@ -14,9 +18,10 @@ import threading
 from typing import Any
 
 import skyrocket.spark
-from skyrocket.pipelines import archive_topics, replay_messages
+from skyrocket.pipelines import archive_topics, drain_group, maintain_table, replay_messages
 from skyrocket.pipelines.progress import JobProgress
 from skyrocket.pipelines.replay.job import ReplaySource
+from tests.support.change_histories import options
 from tests.support.spark_crash import FINISH, READY
 from tests.support.stream_to_parquet import CONFIG, say
 
@@ -24,11 +29,12 @@ DONE = "DONE"
 
 
 def say_ready(progress: JobProgress) -> None:
-    if progress.what in ("archiving", "replaying"):
+    if progress.what in ("archiving", "replaying", "applying changes"):
         say(READY)
 
 
-def archive(spark: Any, given: dict[str, Any]) -> None:
+def await_finish() -> threading.Event:
+    """Return an event that is set when this process reads FINISH."""
     finish = threading.Event()
 
     def listen() -> None:
@@ -37,6 +43,11 @@ def archive(spark: Any, given: dict[str, Any]) -> None:
                 finish.set()
 
     threading.Thread(target=listen, daemon=True).start()
+    return finish
+
+
+def archive(spark: Any, given: dict[str, Any]) -> None:
+    finish = await_finish()
     every: dict[str, Any] = {
         "cluster": {"nameserver": given["nameserver"]},
         "table_format": given["format"],
@@ -45,6 +56,18 @@ def archive(spark: Any, given: dict[str, Any]) -> None:
     }
     archive_topics(spark, [given["topic"]], given["to"], follow=True, every_s=0.1, stop=finish, **every)
     archive_topics(spark, [given["topic"]], given["to"], compact=True, **every)
+
+
+def table(spark: Any, given: dict[str, Any]) -> None:
+    finish = await_finish()
+    every: dict[str, Any] = {
+        "cluster": {"nameserver": given["nameserver"]},
+        "table": given["table"],
+        "on_progress": say_ready,
+    }
+    wanted = options(given["mode"], topic=given["topic"], batch_messages=50)
+    maintain_table(spark, wanted, given["to"], follow=True, every_s=0.1, stop=finish, **every)
+    maintain_table(spark, wanted, given["to"], **every)
 
 
 def replay(spark: Any, given: dict[str, Any]) -> None:
@@ -60,7 +83,25 @@ def replay(spark: Any, given: dict[str, Any]) -> None:
     say(DONE)
 
 
-JOBS = {"archive": archive, "replay": replay}
+def drain(spark: Any, given: dict[str, Any]) -> None:
+    def say_step(progress: JobProgress) -> None:
+        say(progress.what)
+
+    drain_group(
+        spark,
+        given["group"],
+        [given["topic"]],
+        given["to"],
+        cluster={"nameserver": given["nameserver"]},
+        tags=[given["tag"]],
+        subscribed="true",
+        batch_messages=100,
+        on_progress=say_step,
+    )
+    say(DONE)
+
+
+JOBS = {"archive": archive, "table": table, "replay": replay, "drain": drain}
 
 if __name__ == "__main__":
     arguments = json.loads(sys.argv[1])

@@ -24,6 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
+from skyrocket.net.local_address import is_loopback
 from skyrocket.net.tls import client_context
 from skyrocket.protocol.bodies import ClusterInfo
 from skyrocket.protocol.command import Command
@@ -183,7 +184,7 @@ class SkyrocketNameserver(SkyrocketProcess):
         own = {key: value for key, value in every.items() if not key.startswith("tls.client.")}  # it connects to nobody
         config.write_text("".join(f"{key}={value}\n" for key, value in own.items()))
         tls = tls_of(every)
-        arguments = ["namesrv", "-c", str(config)]
+        arguments = ["namesrv", "-c", str(config), *_insecure(settings)]
         super().__init__("namesrv", home, arguments, lambda: cluster_info(self.nameserver, tls) is not None, namespace=namespace)
 
 
@@ -202,13 +203,18 @@ class SkyrocketBroker(SkyrocketProcess):
         self.store = store or home / "store"
         every = {"listenPort": port, "storePathRootDir": self.store, **SMALL_STORE, **(settings or {})}
         first = nameservers.split(";", maxsplit=1)[0]
-        arguments = ["broker", "-n", nameservers, *_sets(every)]
+        arguments = ["broker", "-n", nameservers, *_sets(every), *_insecure(settings)]
         tls = tls_of(every)  # as the broker itself connects to the nameserver
         super().__init__("broker", home, arguments, lambda: self.address in registered(first, tls), namespace=namespace)
 
 
 def _host_of(settings: Mapping[str, object] | None) -> str:
     return str((settings or {}).get("bindAddress", "127.0.0.1"))
+
+
+def _insecure(settings: Mapping[str, object] | None) -> list[str]:
+    """A server in a network of namespaces listens beyond loopback."""
+    return [] if is_loopback(_host_of(settings)) else ["--insecure"]
 
 
 def _sets(settings: Mapping[str, object]) -> list[str]:

@@ -93,6 +93,14 @@ class SparkDriver:
             assert time.monotonic() < deadline, f"the driver did not say {word} in {timeout_s} s:\n{self.read_log()}"
             time.sleep(0.05)
 
+    def words(self) -> set[str]:
+        """Return the lines that the process has printed since its last start."""
+        return set(self._lines()[self._words_before :])
+
+    @property
+    def is_over(self) -> bool:
+        return self.process is None or self.process.poll() is not None
+
     def kill(self) -> None:
         """Kill the process and its descendants. They are listed first, since a kill detaches them from their parent."""
         assert self.process is not None

@@ -163,9 +163,9 @@ _FIGURES = without_effect(
     accountStatsEnable accountStatsPrintZeroValues autoDeleteUnusedStats commercialBaseCount commercialSizePerMsg
     commercialBigCount commercialEnable commercialTimerCount commercialTransCount enableConnectionMetrics enableDetailStat
     enableLagAndDlqMetrics enableMessageStoreMetrics enableRemotingMetrics enableRequestMetrics enableStatsMetrics
-    enableTransactionMetrics estimateAccumulation isolateLogEnable maxStatsIdleTimeInMinutes metricGrpcExporterIntervalInMills
-    metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExportBatchMaxDataPoints
-    metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta
+    enableTransactionMetrics estimateAccumulation isolateLogEnable maxStatsIdleTimeInMinutes
+    metricLoggingExporterIntervalInMills metricsExportBatchMaxDataPoints
+    metricsInDelta
     printChannelGroups printChannelGroupsMinNum transactionMetricFlushInterval
     """,
 )

@@ -25,7 +25,7 @@ from skyrocket.broker.delay.install import DelayParts, TimerParts
 from skyrocket.broker.delay.install import install as install_delay
 from skyrocket.broker.delay.level_progress import DelayLevelProgress
 from skyrocket.broker.delay.timer_metrics import TimerMetrics
-from skyrocket.broker.dledger.group import DLedgerNode
+from skyrocket.broker.dledger.group import PLAIN, DLedgerNode, NodeTls
 from skyrocket.broker.dledger.group_settings import LedgerGroup, read_group
 from skyrocket.broker.errors import ERROR_CODES, BrokerBrokenError
 from skyrocket.broker.housekeeping import Housekeeping
@@ -75,7 +75,7 @@ from skyrocket.net.router import Router
 from skyrocket.net.server import Server, monotonic_ms
 from skyrocket.protocol.bodies import DataVersion, TopicConfig
 from skyrocket.protocol.hosts import pack_host
-from skyrocket.settings.live import LiveSettings
+from skyrocket.settings.live import FollowedSettings, LiveSettings
 from skyrocket.store.changes_in_memory import ChangesInMemory
 from skyrocket.store.config import FIXED_DESCRIPTORS, QUEUE_FILES_MAX, StoreConfig
 from skyrocket.store.config_files import DELAY_OFFSETS, TIMER_METRICS, ConfigFiles
@@ -171,7 +171,7 @@ class Broker:
         )
         self.node: DLedgerNode | None = None  # of a DLedger group
         self._housekeeping = Housekeeping(monotonic_ms)
-        self.monitoring = BrokerMonitoring(settings, self.store) if settings.serves_metrics else None
+        self.monitoring = BrokerMonitoring(settings, self.store) if settings.exports_metrics else None
         self._closing = AsyncExitStack()  # closes what was started, in reverse order
         self._broken: Exception | None = None  # why the broker cannot go on
         self._is_broken = asyncio.Event()
@@ -250,6 +250,8 @@ class Broker:
 
     async def _start_node(self, group: LedgerGroup, flusher: Flusher) -> None:
         assert isinstance(self.store, LedgerStore)
+        settings = self.settings()
+        tls = NodeTls(settings.server_tls(), settings.client_tls(is_on=True)) if settings.uses_dledger_tls else PLAIN
         self.node = DLedgerNode(
             group,
             self.store,
@@ -262,11 +264,12 @@ class Broker:
             on_committed=self._on_visible,
             on_broken=self._break,
             register=self._registration.on_topics_changed,
+            tls=tls,
         )
         self._closing.push_async_callback(self.node.close)
         self.context.runtime_figures.append(self.node.figures)
         self._scrubbing.on_damage = self.node.on_damage
-        await self.node.start(self.settings().host)
+        await self.node.start(settings.host)
 
     @property
     def can_only_read(self) -> bool:
@@ -476,5 +479,6 @@ class Broker:
         add("silent clients", SLOW_CHECK_MS, lambda _now_ms: self._heartbeats.check_time())
         add("expired queue locks", SLOW_CHECK_MS, self.locks.expire)
         add("expired files", SLOW_CHECK_MS, lambda _now_ms: self._retention.start_round())
-        add("quotas", SLOW_CHECK_MS, lambda _now_ms: self.server.set_quota(self.settings().quota()))  # they may have changed
+        followed = FollowedSettings(self.server, self.settings())
+        add("changed settings", SLOW_CHECK_MS, lambda _now_ms: followed.follow(self.settings()))
         self._housekeeping.start()

@@ -10,7 +10,6 @@ from typing import ClassVar, Final
 
 from skyrocket.auth.users import AccessKeys
 from skyrocket.broker.apache_keys import APACHE_KEYS
-from skyrocket.broker.auth.setting_kinds import REQUEST_CODES, credentials
 from skyrocket.broker.dledger.group_settings import read_group
 from skyrocket.broker.replication.roles import BrokerRole
 from skyrocket.net.address_server import address_server_url
@@ -20,6 +19,7 @@ from skyrocket.net.tls import client_context
 from skyrocket.protocol.sysflag import PERM_READ, PERM_WRITE
 from skyrocket.protocol.system_names import TRACE_TOPIC
 from skyrocket.raft.config import DLEDGER_TIMINGS, FAST_TIMINGS, Timings
+from skyrocket.settings.access import INIT_USER, INNER_CREDENTIALS, REQUEST_CODES
 from skyrocket.settings.foreign_keys import ForeignKey
 from skyrocket.settings.kinds import ADDRESSES, BOOLEAN, HOST, PORT, TEXT, WORD, one_of, whole
 from skyrocket.settings.metrics import MonitoredSettings
@@ -30,8 +30,6 @@ CHANGES_FILE: Final = "skyrocket.properties"  # Apache's broker ignores this fil
 _SIZE: Final = whole(4096, 2**31 - 1)
 _MS: Final = whole(1, 2**31 - 1)
 _PERCENT: Final = whole(10, 95)
-_INIT_USER: Final = credentials("username", "password")
-_INNER_CREDENTIALS: Final = credentials("accessKey", "secretKey")
 _FLUSH: Final = one_of({"SYNC_FLUSH": True, "ASYNC_FLUSH": False})
 _ROLE: Final = one_of({role.value: role for role in BrokerRole})
 
@@ -106,6 +104,8 @@ class BrokerSettings(MonitoredSettings):
     dledger_timings: Timings = setting(DLEDGER_TIMINGS, "dLedgerTimings",  # noqa: RUF009 a row like the others
         one_of({"DLEDGER": DLEDGER_TIMINGS, "FAST": FAST_TIMINGS}),
         "DLEDGER: a new leader after about 8 seconds, as Apache's nodes need it. FAST: below 1 second, for nodes of ours only.")
+    dledger_tls: bool | None = setting(None, "tls.dledger.enable", BOOLEAN,
+        "The nodes of the group speak TLS with each other; Apache's cannot. Without it: if the broker accepts nothing but TLS.")
 
     authentication_enabled: bool = setting(False, "authenticationEnabled", BOOLEAN,
         "Every request must be signed by a user that the broker knows.")
@@ -117,10 +117,10 @@ class BrokerSettings(MonitoredSettings):
         "Request codes that need no signature.")
     authorization_whitelist: frozenset[int] = setting(frozenset(), "authorizationWhitelist", REQUEST_CODES,
         "Request codes that need no rule.")
-    init_user: AccessKeys | None = setting(None, "initAuthenticationUser", _INIT_USER,  # noqa: RUF009 a row like the others
+    init_user: AccessKeys | None = setting(None, "initAuthenticationUser", INIT_USER,  # noqa: RUF009 a row like the others
         "A Super user, made at start when it does not exist.", secret=True)
     inner_credentials: AccessKeys | None = setting(  # noqa: RUF009 a row like the others
-        None, "innerClientAuthenticationCredentials", _INNER_CREDENTIALS,
+        None, "innerClientAuthenticationCredentials", INNER_CREDENTIALS,
         "What the broker signs its own requests with; made a Super user at start when it does not exist.", secret=True)
     migrate_plain_acl: bool = setting(False, "migrateAuthFromV1Enabled", BOOLEAN,
         "Take users that do not exist yet from plainAclPath, at start.")
@@ -302,6 +302,8 @@ class BrokerSettings(MonitoredSettings):
         self._check_paths()
         if self.dledger:
             read_group(self)
+            if self.uses_dledger_tls and not self.tls_certificate:
+                raise ValueError("tls.dledger.enable needs tls.server.certPath and tls.server.keyPath.")
         else:
             self._check_role()
         if self.advertised_host and is_wildcard(self.advertised_host):
@@ -351,6 +353,11 @@ class BrokerSettings(MonitoredSettings):
     def uses_ha_tls(self) -> bool:
         """Whether master and slaves speak TLS with each other."""
         return self.tls_only if self.ha_tls is None else self.ha_tls
+
+    @property
+    def uses_dledger_tls(self) -> bool:
+        """Whether the nodes of a DLedger group speak TLS with each other."""
+        return self.tls_only if self.dledger_tls is None else self.dledger_tls
 
     @property
     def changes_path(self) -> Path:

@@ -32,8 +32,18 @@ from skyrocket.cli.local_cluster.replicas import (
     plan_replicas,
 )
 from skyrocket.cli.local_cluster.supervisor import BrokerCommand, BrokerSupervisor
+from skyrocket.cli.log_writer import LogFormat, LogOptions
 from skyrocket.cli.nameserver_options import NAMESERVERS_VARIABLE, AddressServer, read_environment
-from skyrocket.cli.server_command import serve
+from skyrocket.cli.server_command import (
+    Insecure,
+    LogFileFlag,
+    LogFormatFlag,
+    LogLevelFlag,
+    ProcessFlags,
+    check_exposure,
+    serve,
+    tell_start,
+)
 from skyrocket.nameserver.nameserver import Nameserver
 from skyrocket.nameserver.settings import NameserverSettings, apply_saved_changes
 from skyrocket.net.descriptors import descriptor_limit
@@ -63,11 +73,19 @@ def broker(
     ] = None,
     address_server: AddressServer = None,
     sets: Sets = None,
+    insecure: Insecure = False,
+    log_level: LogLevelFlag = None,
+    log_format: LogFormatFlag = LogFormat.TEXT,
+    log_file: LogFileFlag = None,
 ) -> None:
     """Run a broker. It stores messages and registers its topics with the nameservers."""
 
     async def main(stopped: asyncio.Event) -> None:
-        settings = _read_settings(_default_nameservers(), config, _flag_texts(nameserver, address_server), sets)
+        settings = _read_settings(
+            _default_nameservers(), config, {**_flag_texts(nameserver, address_server), **_level_text(log_level)}, sets
+        )
+        check_exposure(settings, insecure=insecure)
+        tell_start(settings)
 
         def say_ready(served: Broker) -> None:
             now = served.settings()
@@ -75,7 +93,7 @@ def broker(
 
         await run_broker(lambda only_reads: Broker(settings, only_reads=only_reads), stopped, say_ready)
 
-    serve(main)
+    serve(main, LogOptions(log_format, log_file))
 
 
 def run(
@@ -108,17 +126,40 @@ def run(
     ] = True,
     console_port: Annotated[int, typer.Option(min=0, max=65_535, help="The console's port; 0 for any free port.")] = CONSOLE_PORT,
     sets: Sets = None,
+    insecure: Insecure = False,
+    log_level: LogLevelFlag = None,
+    log_format: LogFormatFlag = LogFormat.TEXT,
+    log_file: LogFileFlag = None,
 ) -> None:
     """Run a nameserver and a broker, or --brokers N: a whole RocketMQ on one machine.
 
     With --brokers N, the N brokers of one cluster run in processes of their own. With --replicas N, N nodes keep one broker.
     """
-    started = time.monotonic()
-    wanted_console = console_port if console else None
-    if brokers != 1 or replicas != 1:
-        _run_cluster(_Wanted(brokers, replicas), data, host, namesrv_port, port, sets or [], wanted_console)
-        return
-    flags = {"bindAddress": host, "listenPort": str(port), "storePathRootDir": str(data / "store")}
+    process = ProcessFlags(insecure=insecure, log_level=log_level, logs=LogOptions(log_format, log_file))
+    options = RunOptions(data, host, namesrv_port, port, sets or [], console_port if console else None, process)
+    if brokers == replicas == 1:
+        _run_one(options)
+    else:
+        _run_cluster(_Wanted(brokers, replicas), options)
+
+
+class RunOptions(NamedTuple):
+    """What `skyrocket run` was told."""
+
+    data: Path
+    host: str
+    namesrv_port: int
+    port: int
+    sets: list[str]
+    console_port: int | None  # None: no console
+    process: ProcessFlags
+
+
+def _run_one(options: RunOptions) -> None:
+    """Run a nameserver and a broker in this process."""
+    started, (data, host, namesrv_port, port, sets, console_port, process) = time.monotonic(), options
+    store = {"storePathRootDir": str(data / "store")}
+    flags = {"bindAddress": host, "listenPort": str(port), **store, **_level_text(process.log_level)}
 
     async def main(stopped: asyncio.Event) -> None:
         check_stores(1, data)
@@ -126,12 +167,16 @@ def run(
         settings = _read_settings(BrokerSettings(), None, flags, sets)
         _check_ports(namesrv_port, settings.port)
         descriptors = descriptor_limit()
-        names = Nameserver(_nameserver_settings(settings, data, host, namesrv_port), descriptors=descriptors // 4)
+        names_settings = _nameserver_settings(settings, data, host, namesrv_port)
+        check_exposure(settings, insecure=process.insecure)
+        tell_start(settings)
+        check_exposure(names_settings, insecure=process.insecure)
+        names = Nameserver(names_settings, descriptors=descriptors // 4)
         await names.start()
         # Nothing to verify: the nameserver is in this process.
         in_process = {"namesrvAddr": _local_address(names, host), "tls.client.authServer": "false"}
         settings, descriptors = settings.with_texts(in_process), descriptors - descriptors // 4
-        beside = ConsoleBeside(_local_address(names, host), wanted_console, settings.tls_only)
+        beside = ConsoleBeside(_local_address(names, host), console_port, settings.tls_only)
 
         def say_ready(served: Broker) -> None:
             now = served.settings()
@@ -154,7 +199,7 @@ def run(
             await beside.close()
             await names.close()
 
-    serve(main)
+    serve(main, process.logs)
 
 
 class _Wanted(NamedTuple):
@@ -179,17 +224,20 @@ class _Wanted(NamedTuple):
         return [] if self.replicas == 1 else ["dLedgerTimings=FAST"]
 
 
-def _run_cluster(
-    wanted: _Wanted, data: Path, host: str, namesrv_port: int, port: int, sets: list[str], console_port: int | None
-) -> None:
+def _run_cluster(wanted: _Wanted, options: RunOptions) -> None:
     """Run a nameserver in this process, and each broker in its own."""
-    started = time.monotonic()
+    started, (data, host, namesrv_port, port, sets, console_port, process) = time.monotonic(), options
 
     async def main(stopped: asyncio.Event) -> None:
         planned = wanted.plan(data, host, namesrv_port, port, sets)
         # This process reads the settings too: a mistake is then one sentence, before anything starts.
-        settings = _read_settings(BrokerSettings(), None, {"bindAddress": host, **planned[0].settings}, sets)
-        names = Nameserver(_nameserver_settings(settings, data, host, namesrv_port))
+        settings = _read_settings(
+            BrokerSettings(), None, {"bindAddress": host, **_level_text(process.log_level), **planned[0].settings}, sets
+        )
+        names_settings = _nameserver_settings(settings, data, host, namesrv_port)
+        check_exposure(names_settings, insecure=process.insecure)
+        tell_start(names_settings)
+        names = Nameserver(names_settings)
         await names.start()
         # Nothing to verify: the nameserver is this process.
         shared = [
@@ -202,7 +250,11 @@ def _run_cluster(
         commands = [
             BrokerCommand(
                 one.name,
-                ["broker", *_set_flags([*shared, *one.texts, *metrics_texts(settings.metrics_port, number)])],
+                [
+                    "broker",
+                    *process.arguments(one.name),
+                    *_set_flags([*shared, *one.texts, *metrics_texts(settings.metrics_port, number)]),
+                ],
                 one.settings["brokerName"],
             )
             for number, one in enumerate(planned)
@@ -227,7 +279,7 @@ def _run_cluster(
             finally:
                 await names.close()
 
-    serve(main)
+    serve(main, process.logs)
 
 
 def _set_flags(texts: list[str]) -> list[str]:
@@ -255,6 +307,10 @@ def _flag_texts(nameservers: str | None, address_server: str | None) -> dict[str
     if address_server:
         return {"namesrvAddr": "", "fetchNamesrvAddrByAddressServer": "true", "rmqAddressServerDomain": address_server}
     return {}
+
+
+def _level_text(level: str | None) -> dict[str, str]:
+    return {} if level is None else {"logLevel": level}
 
 
 def _read_settings(
@@ -288,6 +344,9 @@ def _nameserver_settings(broker: BrokerSettings, data: Path, host: str, port: in
     folder = data / "namesrv"
     places = {"kvConfigPath": str(folder / "kvConfig.json"), "configStorePath": str(folder / "namesrv.properties")}
     shared = replace(NameserverSettings(), **broker.shared_values())
+    if broker.authentication_enabled and broker.inner_credentials is not None:
+        inner = broker.inner_credentials
+        shared = replace(shared, authentication_enabled=True, init_user=broker.init_user, inner_credentials=inner)
     return apply_saved_changes(shared.with_texts({"bindAddress": host, "listenPort": str(port), **places}))
 
 

@@ -11,23 +11,24 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Final, NoReturn, TypeVar
 
 import typer
 
-from skyrocket.cli.nameserver_options import DEFAULT_NAMESERVER, AddressServer, Namesrv, read_environment
+from skyrocket.cli.confirmation import CONFIRMATION_OPTIONS, Confirmation
+from skyrocket.cli.connection import CONNECTION_OPTIONS, ClusterConnection, ConnectionOptionError, resolve_connection
+from skyrocket.cli.exit_codes import INTERRUPTED, WRONG_INPUT, exit_code_of
+from skyrocket.cli.names import suggest_name
 from skyrocket.cli.output import CommandResult, to_json
-from skyrocket.client import Admin, ClientError, Credentials, NotFoundError
+from skyrocket.cli.profiles import ProfileError
+from skyrocket.client import Admin, ClientError, NoRouteError, NotFoundError
 from skyrocket.client.admin import AdminOptions
 from skyrocket.client.consumer.offsets.start_position import Start
+from skyrocket.pipelines.errors import ArgumentError, PipelineError
 from skyrocket.protocol.errors import ProtocolError
-
-FAILED: Final = 1  # the cluster could not be reached, or refused the request
-WRONG_INPUT: Final = 2
-INTERRUPTED: Final = 130
 
 Job = TypeVar("Job", bound=Callable[..., Awaitable[CommandResult | None]])
 
@@ -39,53 +40,48 @@ class CommandOptions:
     nameservers: str | None  # None: those that an address server lists
     client_options: AdminOptions
     as_json: bool
+    confirmation: Confirmation = field(default_factory=Confirmation)  # of a command that destroys something
+
+    @property
+    def namespace(self) -> str:
+        return self.client_options.get("namespace", "")
 
     def admin(self) -> Admin:
         return Admin(self.nameservers, **self.client_options)
 
 
 _OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
-    "namesrv": (Namesrv, None),
-    "address_server": (AddressServer, None),
-    "namespace": (
-        Annotated[str, typer.Option(help="The namespace, which prefixes the names of topics and groups.", show_default=False)],
-        "",
-    ),
-    "tls": (Annotated[bool, typer.Option("--tls", help="Connect with TLS.")], False),
-    "access_key": (
-        Annotated[
-            str, typer.Option(envvar="ROCKETMQ_ACCESS_KEY", help="The access key that signs requests.", show_default=False)
-        ],
-        "",
-    ),
-    "secret_key": (
-        Annotated[
-            str,
-            typer.Option(envvar="ROCKETMQ_SECRET_KEY", help="The secret key that goes with the access key.", show_default=False),
-        ],
-        "",
-    ),
+    **CONNECTION_OPTIONS,
     "as_json": (Annotated[bool, typer.Option("--json", help="Print one JSON document.")], False),
 }
 
 
-def cluster_command(app: typer.Typer, name: str | None = None) -> Callable[[Job], Job]:
-    """Register the decorated coroutine function as a command of `app`, with the shared options added to its own."""
+def cluster_command(
+    app: typer.Typer, name: str | None = None, *, destroys: bool = False, more: Mapping[str, tuple[Any, Any]] | None = None
+) -> Callable[[Job], Job]:
+    """Register the decorated coroutine function as a command of `app`, with the shared options added to its own.
+
+    A command that `destroys` something also takes --yes and --dry-run. It asks `options.confirmation` before it does so.
+    `more` has options that several commands share, name -> (annotation, default). The function takes them as `**keywords`.
+    """
+    options = {**_OPTIONS, **(CONFIRMATION_OPTIONS if destroys else {})}
+    more = more or {}
 
     def register(job: Job) -> Job:
         _, *own = inspect.signature(job, eval_str=True).parameters.values()
         shared = [
             inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for option, (kind, default) in _OPTIONS.items()
+            for option, (kind, default) in {**more, **options}.items()
         ]
 
         def command(**values: Any) -> None:
-            options = _parse_options(**{option: values.pop(option) for option in _OPTIONS})
-            _run_job(job, options, values)
+            parsed = _parse_options(**{option: values.pop(option) for option in options})
+            _run_job(job, parsed, values)
 
         command.__name__ = getattr(job, "__name__", "command")
         command.__doc__ = job.__doc__
-        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+        named = [parameter for parameter in own if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
+        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in named]
         command.__signature__ = inspect.Signature([*parameters, *shared])  # type: ignore[attr-defined]
         app.command(name)(command)
         return job
@@ -93,50 +89,47 @@ def cluster_command(app: typer.Typer, name: str | None = None) -> Callable[[Job]
     return register
 
 
-def _parse_options(
-    *,
-    namesrv: str | None,
-    address_server: str | None,
-    namespace: str,
-    tls: bool,
-    access_key: str,
-    secret_key: str,
-    as_json: bool,
-) -> CommandOptions:
-    if bool(access_key) != bool(secret_key):
-        missing = "--secret-key" if access_key else "--access-key"
-        refuse(f"{missing} is missing. Give --access-key and --secret-key together, or neither.")
-    credentials = Credentials(access_key, secret_key) if access_key else None
-    if namesrv and address_server:
-        refuse("Give either --namesrv or --address-server, not both.")
-    if not namesrv and not address_server:
-        namesrv, address_server = read_environment()
-    client_options: AdminOptions = {
-        "namespace": namespace,
-        "tls": tls,
-        "credentials": credentials,
-        "address_server": address_server or "",
-    }
-    return CommandOptions(namesrv or (None if address_server else DEFAULT_NAMESERVER), client_options, as_json)
+def _parse_options(*, as_json: bool, yes: bool = False, dry_run: bool = False, **connection: Any) -> CommandOptions:
+    found = connect_or_refuse(**connection)
+    try:
+        return CommandOptions(found.nameservers, found.client_options(), as_json, Confirmation(yes, dry_run))
+    except ConnectionOptionError as error:
+        refuse(str(error))
+
+
+def connect_or_refuse(**values: Any) -> ClusterConnection:
+    """Return the cluster that the shared options name. Exit with a sentence when they name none."""
+    try:
+        return resolve_connection(**values)
+    except (ConnectionOptionError, ProfileError) as error:
+        refuse(str(error))
 
 
 def _run_job(job: Callable[..., Awaitable[CommandResult | None]], options: CommandOptions, values: dict[str, Any]) -> None:
-    async def main() -> None:
-        result = await job(options, **values)
-        if result is not None:
-            typer.echo(to_json(result.document) if options.as_json else result.text)
+    async def main() -> int:
+        try:
+            result = await job(options, **values)
+        except (NoRouteError, NotFoundError, ArgumentError) as error:
+            typer.echo(f"{error}{await suggest_name(options.admin(), values, str(error))}", err=True)
+            return exit_code_of(error)
+        if result is None:
+            return 0
+        typer.echo(to_json(result.document) if options.as_json else result.text)
+        return result.exit_code
 
     try:
-        asyncio.run(main())
+        code = asyncio.run(main())
     except BrokenPipeError:
         raise  # the reader closed the pipe: typer exits without a message
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
-    except (ClientError, ProtocolError) as error:
+    except (ClientError, ProtocolError, PipelineError) as error:
         typer.echo(str(error), err=True)
-        raise typer.Exit(WRONG_INPUT if isinstance(error, ValueError) else FAILED) from error
+        raise typer.Exit(exit_code_of(error)) from error
     except OSError as error:
         refuse(f"{error.filename or 'Standard input'} cannot be read: {error.strerror}.")
+    if code:
+        raise typer.Exit(code)
 
 
 def refuse(sentence: str) -> NoReturn:
@@ -190,3 +183,16 @@ def parse_start(text: str) -> Start:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
         refuse(f"'{text}' is not a start position. Use {START_HELP}")
+
+
+TIME_HELP: Final = "milliseconds since 1970, or a time such as 2026-11-15T06:51:57 (local unless it has a zone)"
+
+
+def parse_time_ms(text: str, option: str) -> int:
+    """Parse a time as TIME_HELP says. Exit with an error that begins with the option for any other text."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
+    except (ValueError, OverflowError):
+        refuse(f"{option} is '{text}', which is not a time. Use {TIME_HELP}.")

@@ -57,12 +57,37 @@ class LazyGroup(TyperGroup):
             os.environ["COLUMNS"] = _NEVER_WRAPPED
             first, _, second = instruction.partition("_")
             if second in ("source", "complete"):  # other programs write bash_source, typer source_bash
-                os.environ[variable] = f"{second}_{first}"
+                first, second = second, first
+                os.environ[variable] = f"{first}_{second}"
+            if first == "source" or second == "zsh":
+                _use_our_script(first, second)
         super()._main_shell_completion(ctx_args, prog_name, complete_var)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command. Suggest a close one from the table, since typer knows only commands that are loaded."""
+        if args and args[0] not in self.table and not args[0].startswith("-"):
+            from difflib import get_close_matches  # noqa: PLC0415 — only after a mistake
+
+            close = get_close_matches(args[0], self.table, n=1)
+            if close and not ctx.resilient_parsing:
+                ctx.fail(f"No such command '{args[0]}'. Did you mean '{close[0]}'?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.help) for name, command in self.table.items()])
+
+
+def _use_our_script(action: str, shell: str) -> None:
+    """Print our script for a shell and exit, or make our answers for zsh those that typer gives."""
+    from typer._click.shell_completion import add_completion_class  # noqa: PLC0415 — only at a press of Tab
+
+    from skyrocket.cli.completion import SCRIPTS, ZshAnswers  # noqa: PLC0415
+
+    if action == "source" and shell in SCRIPTS:
+        typer.echo(SCRIPTS[shell])
+        raise SystemExit(0)
+    add_completion_class(ZshAnswers, shell)
 
 
 def lazy_group(table: Mapping[str, LazyCommand]) -> type[LazyGroup]:

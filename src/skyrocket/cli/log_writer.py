@@ -4,18 +4,32 @@
 
 A server that logs more than its stream takes leaves lines out, and the next line says how many. At the end of the process
 `close`, which `logging` calls by itself, writes what is left. Only kill -9 and a fatal signal lose the lines of the last moment.
+
+Lines are text for people or, with --log-format json, one JSON document each. They go to standard error, or to --log-file, which
+is rotated.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from contextlib import suppress
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from skyrocket.rotating_file import RotatingFile
+from skyrocket.settings.errors import SettingsError
 
 LINES_MAX: Final = 10_000  # that wait to be written
 LINES_AT_ONCE: Final = 500
+LOG_BYTES_MAX: Final = 64 * 1024 * 1024  # of --log-file; then it is rotated
+TEXT_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
 FLUSH_S_MAX: Final = 10.0  # that the end of the process waits for its last lines
 
 
@@ -23,6 +37,53 @@ class Stream(Protocol):
     def write(self, text: str, /) -> object: ...
 
     def flush(self) -> object: ...
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogOptions(NamedTuple):
+    """Where a server's log goes, and how its lines look."""
+
+    format: LogFormat = LogFormat.TEXT
+    file: Path | None = None
+
+    def start(self, level: int) -> None:
+        """Set up the log of this process."""
+        try:
+            stream = sys.stderr if self.file is None else LogFile(self.file)
+        except OSError as error:
+            raise SettingsError(f"The log file {self.file} cannot be written: {error.strerror}.") from error
+        writer = LogWriter(stream)
+        writer.setFormatter(JsonFormatter() if self.format is LogFormat.JSON else logging.Formatter(TEXT_FORMAT))
+        logging.basicConfig(level=level, handlers=[writer])
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON document a line: {"time":"…Z","level":"WARNING","logger":"…","message":"…"}; "exception" where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = {"time": time, "level": record.levelname, "logger": record.name, "message": record.getMessage()}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line).decode()
+
+
+class LogFile:
+    """A stream of lines into a file that is rotated."""
+
+    def __init__(self, path: Path, bytes_max: int = LOG_BYTES_MAX) -> None:
+        self._file = RotatingFile(path, bytes_max)
+        self._file.append(b"")  # a path that cannot be written is told at the start
+
+    def write(self, text: str) -> None:
+        self._file.append(text.encode("utf-8", "replace"))
+
+    def flush(self) -> None:
+        """Nothing is buffered."""
 
 
 class LogWriter(logging.Handler):

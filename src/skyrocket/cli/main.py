@@ -19,23 +19,41 @@ COMMANDS: Final = {
     "broker": LazyCommand(
         "skyrocket.cli.broker:broker", "Run a broker. It stores messages and registers its topics with the nameservers."
     ),
-    "topic": LazyCommand("skyrocket.cli.topic:app", "Create, change, list, show and delete topics."),
-    "group": LazyCommand("skyrocket.cli.group:app", "Create, change, list, show and delete consumer groups."),
-    "send": LazyCommand("skyrocket.cli.send:app", "Send one message or many, and print the receipt of each."),
+    "topic": LazyCommand("skyrocket.cli.admin.topic:app", "Create, change, list, show and delete topics."),
+    "group": LazyCommand("skyrocket.cli.admin.group:app", "Create, change, list, show and delete consumer groups."),
+    "send": LazyCommand("skyrocket.cli.messages.send:app", "Send one message or many, and print the receipt of each."),
     "consume": LazyCommand(
-        "skyrocket.cli.consume:app", "Print messages as they arrive, one per line; with --json, one JSON document per line."
+        "skyrocket.cli.messages.consume:app",
+        "Print messages as they arrive, one per line; with --json, one JSON document per line.",
     ),
-    "query": LazyCommand("skyrocket.cli.query:app", "Find messages by key, by id, or by queue offset."),
-    "offset": LazyCommand("skyrocket.cli.offset:app", "Show, reset and clone the offsets of consumer groups."),
-    "cluster": LazyCommand("skyrocket.cli.cluster:app", "Show brokers, their state and their settings; change settings."),
-    "acl": LazyCommand("skyrocket.cli.acl:app", "Manage users and their rules, at brokers with access control."),
+    "tail": LazyCommand(
+        "skyrocket.cli.messages.tail:app",
+        "Follow a topic: print messages as they arrive, until Ctrl-C. It joins no group and stores no offset.",
+    ),
+    "query": LazyCommand("skyrocket.cli.messages.query:app", "Find messages by key, id, queue offset or time; show their trace."),
+    "dlq": LazyCommand("skyrocket.cli.messages.dlq:app", "List, show, resend and export dead letters."),
+    "offset": LazyCommand("skyrocket.cli.admin.offset:app", "Show, reset, skip and clone the offsets of consumer groups."),
+    "cluster": LazyCommand("skyrocket.cli.admin.cluster:app", "Show brokers, their state and connected producers."),
+    "config": LazyCommand("skyrocket.cli.admin.config:app", "Show and change settings of brokers and nameservers."),
+    "acl": LazyCommand("skyrocket.cli.admin.acl:app", "Manage users and their rules, at brokers with access control."),
+    "bench": LazyCommand(
+        "skyrocket.cli.messages.bench:app",
+        "Measure a cluster with a quick load: rate and latencies of sends, and of messages from send to consumer.",
+    ),
+    "profile": LazyCommand("skyrocket.cli.admin.profile:app", "List and show your profiles: named clusters for --cluster."),
     "console": LazyCommand("skyrocket.cli.console.command:app", "Serve the web console of a cluster, ours or Apache's."),
     "store": LazyCommand(
-        "skyrocket.cli.store:app", "Verify or dump a store directory, ours or Apache's. Read-only, and no broker is needed."
+        "skyrocket.cli.files.store:app", "Verify, dump or repair a store directory, ours or Apache's. No broker is needed."
     ),
-    "pipeline": LazyCommand("skyrocket.cli.pipeline_jobs.jobs:app", "Run jobs: archive, replay, audit, backlog, dead letters."),
+    "doctor": LazyCommand(
+        "skyrocket.cli.doctor.command:app", "Say what is wrong with a cluster or a store directory: the evidence, and what to do."
+    ),
+    "pipeline": LazyCommand(
+        "skyrocket.cli.pipeline_jobs.jobs:app",
+        "Run jobs: archive, replay, table, audit, backlog, drain, dead letters, verify, and the sign-up demo.",
+    ),
     "protocol": LazyCommand(
-        "skyrocket.cli.protocol:app", "List the requests of RocketMQ's wire protocol, and decode captured frames."
+        "skyrocket.cli.files.protocol:app", "List the requests of RocketMQ's wire protocol, and decode captured frames."
     ),
     "completion": LazyCommand(
         "skyrocket.cli.completion:completion", "Print a script that completes commands and options in your shell."
@@ -80,18 +98,23 @@ def overview() -> str:
             "  skyrocket send orders --body hello --tag paid --key o-7",
             "  skyrocket consume orders --group coupons --from first",
             "  skyrocket query key orders o-7",
+            "  skyrocket tail orders                follow a topic without a group",
             "  skyrocket group list, skyrocket offset reset coupons orders --to first, skyrocket cluster show",
             "  skyrocket console                    a web console on http://127.0.0.1:8082/",
+            "  skyrocket doctor --group coupons     why does it receive nothing?",
+            "  skyrocket dlq list, skyrocket config show BROKER, skyrocket bench, skyrocket profile list",
             "",
             "Files and frames",
             "  skyrocket store verify DIR           check a store directory for damage",
             "  skyrocket store dump DIR --json      print its messages",
+            "  skyrocket store repair DIR           make its queues and index again from the log",
             "  skyrocket protocol decode HEX        decode a captured frame",
             "",
             "Jobs",
             "  skyrocket pipeline archive orders --to FOLDER",
             "  skyrocket pipeline replay --archive FOLDER --to orders-again",
             "  skyrocket pipeline backlog, skyrocket pipeline deadletters, skyrocket pipeline audit orders",
+            "  skyrocket pipeline signup-demo --report signup.html",
             "",
             "Programs",
             "  skyrocket.client                     producers, consumers and administration from Python",

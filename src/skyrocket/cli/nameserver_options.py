@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 import typer
@@ -30,9 +31,10 @@ AddressServer = Annotated[
 ]
 
 
-def read_environment() -> tuple[str | None, str | None]:
+def read_environment(environment: Mapping[str, str] | None = None) -> tuple[str | None, str | None]:
     """Return the nameservers and the address server that the environment names, at most one of them. Nameservers come first."""
-    nameservers = os.environ.get(NAMESERVERS_VARIABLE, "").strip()
+    environment = os.environ if environment is None else environment
+    nameservers = environment.get(NAMESERVERS_VARIABLE, "").strip()
     if nameservers:
         return nameservers, None
-    return None, os.environ.get(ADDRESS_SERVER_VARIABLE, "").strip() or None
+    return None, environment.get(ADDRESS_SERVER_VARIABLE, "").strip() or None

@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import typer
 
 from skyrocket.client import Received
+from skyrocket.client.helpers.message_document import message_document
 
 _GAP = "  "
 
@@ -20,6 +22,7 @@ class CommandResult:
 
     document: Any  # for --json
     text: str
+    exit_code: int = 0  # not 0: the command worked, and its answer is negative
 
 
 def to_json(document: Any) -> str:
@@ -63,6 +66,14 @@ def message_line(message: Received) -> str:
         parts.append(f"keys={','.join(message.keys)}")
     parts.append(body_text(message.body))
     return _GAP.join(parts)
+
+
+def print_message(message: Received, *, as_json: bool, body_only: bool = False) -> None:
+    """Print a message at once: as one line, as one JSON document, or its body alone, byte for byte."""
+    if body_only:
+        typer.echo(message.body)
+    else:
+        typer.echo(to_json(message_document(message)) if as_json else message_line(message))
 
 
 def body_text(body: bytes) -> str:

@@ -1,4 +1,4 @@
-"""The three pages of a server: `/metrics`, `/healthz` and `/readyz`.
+"""The three pages of a server: `/metrics`, `/healthz` and `/readyz`; or an exporter that sends its metrics away.
 
 | page      | 200                                        | 503                                                        |
 |-----------|--------------------------------------------|------------------------------------------------------------|
@@ -16,7 +16,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from skyrocket.metrics.exposition import CONTENT_TYPE
 from skyrocket.metrics.health import Health, Phase
@@ -24,6 +24,9 @@ from skyrocket.metrics.http_listener import HttpListener
 from skyrocket.metrics.http_request import HttpResponse, text_response
 from skyrocket.metrics.page import MetricsPage
 from skyrocket.net.errors import NetError
+
+if TYPE_CHECKING:
+    from skyrocket.metrics.otlp import OtlpExporter
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +48,22 @@ class Monitoring:
         self._page_s = page_s
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listener = HttpListener({"/metrics": self._metrics, "/healthz": self._is_alive, "/readyz": self._is_ready})
+        self._exporter: OtlpExporter | None = None
         self.port = 0
+
+    def begin(self, address: tuple[str, int], otlp: tuple[str, tuple[tuple[str, str], ...], int, int] | None) -> None:
+        """Listen on the address, or send metrics to a collector. Raise NetError when that is not possible."""
+        if otlp is None:
+            self.start(*address)
+            return
+        from skyrocket.metrics.otlp import OtlpExporter, OtlpTarget  # noqa: PLC0415 — gRPC is large, and an extra
+
+        self._exporter = OtlpExporter(OtlpTarget(*otlp), self._serving_page)
+        self._exporter.start()
+
+    def _serving_page(self) -> MetricsPage | None:
+        """Return the page, unless the server stops: parts that it asks may be closed already."""
+        return None if self.health.phase is Phase.STOPPING else self.page
 
     def start(self, host: str, port: int) -> None:
         """Listen. Call it in the event loop of the server. Raise NetError when nobody can listen there."""
@@ -57,13 +75,15 @@ class Monitoring:
         log.info("Metrics and health are on http://%s:%d/metrics, /healthz and /readyz.", host, self.port)
 
     async def close(self) -> None:
+        if self._exporter is not None:
+            await asyncio.to_thread(self._exporter.close)
         await asyncio.to_thread(self._listener.close)
 
     # --- in the thread of the listener
 
     async def _metrics(self) -> HttpResponse:
-        page = self.page
-        if page is None or self.health.phase is Phase.STOPPING:  # parts that it asks may be closed already
+        page = self._serving_page()
+        if page is None:
             return text_response(HTTPStatus.SERVICE_UNAVAILABLE, *self.health.why_not_ready())
         try:
             body = await self._ask(page.render, self._page_s)

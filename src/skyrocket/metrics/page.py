@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from skyrocket.metrics.exposition import ExpositionWriter
-from skyrocket.metrics.family import Collector, Family, gauge, single
+from skyrocket.metrics.family import Collector, Family, LabelValues, gauge, single
+from skyrocket.metrics.histogram import HistogramState
 from skyrocket.metrics.series_limit import SeriesLimit
 
 FRESH_S: Final = 1.0  # a page that is younger is given out again
@@ -22,6 +23,17 @@ BUILD_SECONDS: Final = gauge("skyrocket_metrics_build_seconds", "Time that the e
 
 Preparation = Callable[[], Awaitable[None]]
 """Reads what a collector needs and the event loop must not wait for, such as the disk."""
+
+
+Part_co = TypeVar("Part_co", covariant=True)
+
+
+class MetricsWriter(Protocol[Part_co]):
+    """Writes metrics in some format: the head of a family, then its rows."""
+
+    def head(self, family: Family) -> Part_co: ...
+
+    def row(self, family: Family, values: LabelValues, value: float | HistogramState) -> Part_co: ...
 
 
 class SliceClock:
@@ -63,6 +75,7 @@ class MetricsPage:
         preparations: Sequence[Preparation] = (),
         clock: Callable[[], float] = perf_counter,
     ) -> None:
+        self.server_labels = server_labels
         self._writer = ExpositionWriter(server_labels)
         self._series_max = series_max
         self._collectors = collectors
@@ -76,26 +89,31 @@ class MetricsPage:
     async def render(self) -> bytes:
         async with self._building:
             if self._clock() - self._built_s >= FRESH_S:
-                self._page = await self._build()
+                self._page = "".join(await self._build(self._writer)).encode(errors="replace")
                 self._built_s = self._clock()
             return self._page
 
-    async def _build(self) -> bytes:
+    async def write(self, writer: MetricsWriter[Part_co]) -> list[Part_co]:
+        """Let another writer write all metrics: for an exporter."""
+        async with self._building:
+            return await self._build(writer)
+
+    async def _build(self, writer: MetricsWriter[Part_co]) -> list[Part_co]:
         for prepare in self._preparations:
             await prepare()
-        slices, parts, most = SliceClock(self._clock), list[str](), self._series_max()
+        slices, parts, most = SliceClock(self._clock), list[Part_co](), self._series_max()
         for collect in self._collectors:
             for family, rows in collect():
-                parts.append(self._writer.head(family))
+                parts.append(writer.head(family))
                 limit = self._limits.setdefault(family, SeriesLimit(family))
                 for values, value in rows:
                     if limit.take(values, value, most):
-                        parts.append(self._writer.row(family, values, value))
+                        parts.append(writer.row(family, values, value))
                     if slices.is_over():
                         await slices.pause()
                 if (other := limit.finish(most)) is not None:
-                    parts.append(self._writer.row(family, *other))
+                    parts.append(writer.row(family, *other))
         slices.stop()
         family, rows = single(BUILD_SECONDS, slices.worked_s)
-        parts += [self._writer.head(family), *(self._writer.row(family, *row) for row in rows)]
-        return "".join(parts).encode(errors="replace")
+        parts += [writer.head(family), *(writer.row(family, *row) for row in rows)]
+        return parts

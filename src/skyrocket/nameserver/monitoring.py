@@ -30,7 +30,7 @@ class NameserverMonitoring(Monitoring):
         self._process = ProcessFigures()
 
     def listen(self) -> None:
-        self.start(*self._settings().metrics_address)
+        self.begin(self._settings().metrics_address, self._settings().otlp_values)
 
     def install(self, address: str) -> None:
         """Collect figures from now on. `address` is the nameserver's own: the label node_id."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
 from skyrocket.metrics.health import Phase
+from skyrocket.nameserver.access import NameserverGuard
 from skyrocket.nameserver.broker_requests import BrokerRequests
 from skyrocket.nameserver.config_requests import ConfigRequests
 from skyrocket.nameserver.errors import NameserverError
@@ -16,13 +18,14 @@ from skyrocket.nameserver.monitoring import NameserverMonitoring
 from skyrocket.nameserver.route_requests import RouteRequests
 from skyrocket.nameserver.route_table import BrokerKey, RouteTable
 from skyrocket.nameserver.settings import NameserverSettings
+from skyrocket.net.audit_log import AuditLog
 from skyrocket.net.connection import Connection
 from skyrocket.net.descriptors import descriptor_limit, plan_descriptors
 from skyrocket.net.outside_log import OutsideLog
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server, monotonic_ms
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.settings.live import LiveSettings
+from skyrocket.settings.live import FollowedSettings, LiveSettings
 from skyrocket.supervised_task import SupervisedTask
 
 log = logging.getLogger(__name__)
@@ -37,6 +40,7 @@ class Nameserver:
         settings: NameserverSettings | None = None,
         *,
         now_ms: Callable[[], int] = monotonic_ms,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         descriptors: int | None = None,
     ) -> None:
         """`descriptors` is how many connections the nameserver may have open: by default, as many as the process."""
@@ -53,7 +57,7 @@ class Nameserver:
         self._server.on_closed.append(self._on_connection_closed)
         self._scanning: SupervisedTask | None = None
         self.port = 0  # set by start()
-        self.monitoring = NameserverMonitoring(self.settings, self.table, self._server) if now.serves_metrics else None
+        self.monitoring = NameserverMonitoring(self.settings, self.table, self._server) if now.exports_metrics else None
         for requests in (
             BrokerRequests(self.table, self.kv, self.settings, now_ms),
             RouteRequests(self.table, self.kv, self.settings, now_ms),
@@ -61,6 +65,10 @@ class Nameserver:
             ConfigRequests(self.settings),
         ):
             requests.register(self.router)
+        self._audit: AuditLog | None = None
+        if now.authentication_enabled:
+            self._audit = AuditLog(now.audit_log_file, wall_ms)
+            self.router.set_guard(NameserverGuard(now, self._audit))
 
     @property
     def address(self) -> str:
@@ -89,6 +97,8 @@ class Nameserver:
             await self._scanning.close()
         self._server.on_closed.clear()
         await self._server.close()
+        if self._audit is not None:
+            await self._audit.close()
         if self.monitoring is not None:
             await self.monitoring.close()
 
@@ -97,9 +107,10 @@ class Nameserver:
             outside.warning("Removed %s: its connection closed.", _format_key(key))
 
     async def _scan(self) -> None:
+        followed = FollowedSettings(self._server, self.settings())
         while True:
             await asyncio.sleep(self.settings().scan_interval_ms / 1000)
-            self._server.set_quota(self.settings().quota())  # an administrator may have changed it
+            followed.follow(self.settings())
             for key, connection in self.table.remove_silent(self._now_ms()):
                 outside.warning("Removed %s: it was silent for too long.", _format_key(key))
                 if isinstance(connection, Connection):

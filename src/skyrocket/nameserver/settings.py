@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
+from skyrocket.auth.users import AccessKeys
+from skyrocket.settings.access import INIT_USER, INNER_CREDENTIALS
 from skyrocket.settings.file import read_required_texts, read_texts
 from skyrocket.settings.foreign_keys import NETTY_KEYS, ForeignKey, only_with, without_effect
-from skyrocket.settings.kinds import BOOLEAN, HOST, PATH, PORT, whole
+from skyrocket.settings.kinds import BOOLEAN, HOST, PATH, PORT, TEXT, whole
 from skyrocket.settings.metrics import MonitoredSettings
 from skyrocket.settings.table import setting
 
@@ -69,12 +71,32 @@ class NameserverSettings(MonitoredSettings):
         "Topics that a broker does not name any more lose their route.", changeable=True)
     need_wait: bool = setting(False, "needWaitForService", BOOLEAN,
         "Routes are refused for a while after the start, until all brokers had the time to register.", changeable=True)
+    authentication_enabled: bool = setting(False, "authenticationEnabled", BOOLEAN,
+        "Whoever registers a broker or changes anything must sign as one of the two users below. Look-ups of routes are open.")
+    init_user: AccessKeys | None = setting(None, "initAuthenticationUser", INIT_USER,  # noqa: RUF009 a row like the others
+        "The administrator.", secret=True)
+    inner_credentials: AccessKeys | None = setting(  # noqa: RUF009 a row like the others
+        None, "innerClientAuthenticationCredentials", INNER_CREDENTIALS,
+        "What brokers sign with: equal to that setting of every broker.", secret=True)
+    audit_log_path: str = setting("", "authAuditLogPath", TEXT,
+        "The audit log of refused and administrative requests; empty: auth_audit.log beside configStorePath.")
     wait_s: int = setting(45, "waitSecondsForService", whole(0, _DAY_S), "For so many seconds.", changeable=True)
     # fmt: on
 
     @property
     def changes_path(self) -> Path:
         return self.config_store_path
+
+    @property
+    def audit_log_file(self) -> Path:
+        return Path(self.audit_log_path or self.config_store_path.parent / "auth_audit.log")
+
+    def check(self) -> None:
+        MonitoredSettings.check(self)
+        if self.authentication_enabled and self.inner_credentials is None:
+            raise ValueError(
+                "authenticationEnabled needs innerClientAuthenticationCredentials: without them no broker could register."
+            )
 
 
 def read_settings(path: Path) -> NameserverSettings:

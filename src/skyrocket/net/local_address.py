@@ -26,6 +26,15 @@ def is_wildcard(host: str) -> bool:
     return any(_parse(str(sockaddr[0])).is_unspecified for *_, sockaddr in found)
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only programs on this machine can connect to a server that binds to `host`."""
+    try:
+        found = socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError):
+        return False
+    return all(_parse(str(sockaddr[0])).is_loopback for *_, sockaddr in found)
+
+
 def reachable_address(toward: Iterable[str] = (), *, v6: bool = False) -> str | None:
     """Return an address of this machine that other machines can connect to. None when it has only loopback.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -16,15 +17,19 @@ from skyrocket.net.held_bytes import HeldBytes
 from skyrocket.net.lateness import Lateness, process_cpu_ms
 from skyrocket.net.limits import NetLimits
 from skyrocket.net.loop_turn import LoopTurn, TurnObserver, call_soon
+from skyrocket.net.outside_log import OutsideLog
 from skyrocket.net.quota import DEBT_SERVED_MS_MAX, QuotaRates
 from skyrocket.net.router import Arrival, Router, TurnHandler
+from skyrocket.net.tls import RENEWAL_MS, renew
 from skyrocket.net.vip import CHECK_MS, NEVER_MS, VipConnections
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.frame import Frame
+from skyrocket.protocol.requests import REQUESTS
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.supervised_task import SupervisedTask, failure_of
 
 log = logging.getLogger(__name__)
+outside = OutsideLog(log)
 
 REFUSED_WARNING_MS = 60_000  # between two warnings about refused connections
 
@@ -72,6 +77,7 @@ class Server:
         self.limits = limits or NetLimits()
         self.tls = tls
         self.tls_only = tls_only
+        self._renewal_ms = now_ms() + RENEWAL_MS
         self.reads_always = False
         self.vip_due_ms = NEVER_MS
         self._vip = VipConnections()
@@ -85,6 +91,7 @@ class Server:
         self._held = HeldBytes(self.limits, self.addresses)
         self.quota: QuotaRates | None = None
         self.set_quota(self.limits.quota)
+        self._slow_ms = sys.maxsize
         self._refused_connections = 0  # since the last warning about them
         self._warned_ms = -REFUSED_WARNING_MS
         self._draining = False
@@ -93,6 +100,10 @@ class Server:
     def set_quota(self, rates: QuotaRates) -> None:
         """Set what one client may use from now on."""
         self.quota = rates if rates.are_limited else None
+
+    def log_slower_than(self, slow_ms: int) -> None:
+        """Log requests that take longer to handle from now on; 0 logs none."""
+        self._slow_ms = slow_ms or sys.maxsize
 
     def observe_turns(self, observer: TurnObserver) -> None:
         """Tell an observer how long turns take from now on."""
@@ -280,8 +291,11 @@ class Server:
             self.flow_control.record_round(late_ms, worked_ms, now_ms)
 
     def _report_served(self, code: int, began_ms: int) -> None:
+        now_ms = self.now_ms()
+        if now_ms - began_ms >= self._slow_ms:
+            name = REQUESTS[code].name if code in REQUESTS else code
+            outside.warning("Requests of one read took %d ms. The first one is %s.", now_ms - began_ms, name)
         if self.flow_control is not None:
-            now_ms = self.now_ms()
             self.flow_control.record_served(code, now_ms - began_ms, now_ms)
 
     def _refuse_late(self, connection: Connection, commands: list[Command], now_ms: int) -> list[Command]:
@@ -305,6 +319,9 @@ class Server:
             for connection in list(self.connections):
                 connection.check_time(now_ms)
             self._held.check()
+            if now_ms >= self._renewal_ms:
+                self._renewal_ms = now_ms + RENEWAL_MS
+                renew(self.tls)
             self.addresses.forget_quiet(now_ms)
 
 

@@ -2,18 +2,87 @@
 
 `TlsLayer` sits between the transport and the connection. It works on memory buffers, so it behaves alike under every event loop,
 and a connection can switch to TLS after its first bytes were read.
+
+A context knows its files. Whoever holds one calls `renew` now and then: a renewed certificate needs no restart.
 """
 
 from __future__ import annotations
 
+import logging
 import ssl
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from skyrocket.net.errors import NetError
 
+log = logging.getLogger(__name__)
+
 HANDSHAKE: Final = 0x16
+RENEWAL_MS: Final = 10_000  # between two looks at the files of certificates
 _READ_BYTES = 256 * 1024
+
+
+class CertificateFiles(NamedTuple):
+    """A certificate with its chain, its key, and the certificates to trust, in PEM. Each may be empty."""
+
+    certificate: str | Path
+    key: str | Path
+    password: str
+    trusted: str | Path
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """Raise NetError when a file cannot be used."""
+        if str(self.certificate):
+            try:  # with a password, if only "", OpenSSL asks nobody for one
+                context.load_cert_chain(self.certificate, self.key or None, self.password)
+            except OSError as error:  # includes ssl.SSLError
+                raise NetError(f"The certificate {self.certificate} cannot be used with the key {self.key}: {error}.") from error
+        if str(self.trusted):
+            try:
+                context.load_verify_locations(self.trusted)
+            except OSError as error:
+                raise NetError(f"The certificates to trust in {self.trusted} cannot be used: {error}.") from error
+
+    def stamp(self) -> tuple[tuple[int, int, int], ...] | None:
+        """Return what changes with the files; None while one of them cannot be seen, for example because it is being replaced."""
+        try:
+            found = [Path(path).stat() for path in (self.certificate, self.key, self.trusted) if str(path)]
+        except OSError:
+            return None
+        return tuple((each.st_mtime_ns, each.st_size, each.st_ino) for each in found)
+
+
+class RenewableContext(ssl.SSLContext):
+    """A context whose certificates are loaded again when their files change. New connections use the new ones."""
+
+    def load(self, files: CertificateFiles) -> None:
+        self._files = files
+        self._stamp = self._refused = files.stamp()
+        files.load_into(self)
+
+    def renew(self) -> None:
+        """Load the files again if one has changed. Files that cannot be used are logged once; what was loaded before stays."""
+        stamp = self._files.stamp()
+        if stamp is None or stamp in (self._stamp, self._refused):
+            return
+        try:
+            self._files.load_into(ssl.SSLContext(self.protocol))  # a failure in the middle must not leave half of it
+            self._files.load_into(self)
+        except NetError as error:
+            self._refused = stamp
+            log.error("%s New connections go on with the certificate that was loaded before.", error)
+            return
+        self._stamp = stamp
+        log.info("Loaded the renewed certificates %s.", ", ".join(str(path) for path in self._shown() if str(path)))
+
+    def _shown(self) -> tuple[str | Path, ...]:
+        return (self._files.certificate, self._files.trusted)
+
+
+def renew(context: ssl.SSLContext | None) -> None:
+    """Load a context's certificates again if their files have changed. A context of the caller's own has no files."""
+    if isinstance(context, RenewableContext):
+        context.renew()
 
 
 def server_context(
@@ -23,52 +92,35 @@ def server_context(
     password: str = "",
     trusted: str | Path = "",
     client_certificates: ssl.VerifyMode = ssl.CERT_NONE,
-) -> ssl.SSLContext | None:
+) -> RenewableContext | None:
     """Load a certificate (with its chain) and its key from files. Return None when no certificate is named.
 
     With `client_certificates`, a client's certificate must be signed by one of those in the file `trusted`.
     """
     if not str(certificate):
         return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = RenewableContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    _load_pair(context, certificate, key, password)
-    if client_certificates is not ssl.CERT_NONE:
-        _load_trusted(context, trusted)
-        context.verify_mode = client_certificates
+    wants_certificates = client_certificates is not ssl.CERT_NONE
+    context.load(CertificateFiles(certificate, key, password, trusted if wants_certificates else ""))
+    context.verify_mode = client_certificates
     return context
 
 
 def client_context(
     certificate: str | Path, key: str | Path, *, password: str = "", trusted: str | Path = "", verifies: bool = True
-) -> ssl.SSLContext:
+) -> RenewableContext:
     """Return the context of outgoing connections. Without `trusted`, the system's certificates are trusted.
 
     `certificate` may be empty; it is shown to servers that ask for one. Without `verifies`, any server is believed.
     """
-    context = ssl.create_default_context()
-    if str(certificate):
-        _load_pair(context, certificate, key, password)
+    context = RenewableContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_default_certs()
     if not verifies:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    elif str(trusted):
-        _load_trusted(context, trusted)
+    context.load(CertificateFiles(certificate, key, password, trusted if verifies else ""))
     return context
-
-
-def _load_pair(context: ssl.SSLContext, certificate: str | Path, key: str | Path, password: str) -> None:
-    try:
-        context.load_cert_chain(certificate, key or None, password)  # with a password, if only "", OpenSSL asks nobody for one
-    except OSError as error:  # includes ssl.SSLError
-        raise NetError(f"The certificate {certificate} cannot be used with the key {key}: {error}.") from error
-
-
-def _load_trusted(context: ssl.SSLContext, trusted: str | Path) -> None:
-    try:
-        context.load_verify_locations(trusted)
-    except OSError as error:
-        raise NetError(f"The certificates to trust in {trusted} cannot be used: {error}.") from error
 
 
 class TlsLayer:

@@ -20,15 +20,30 @@ if TYPE_CHECKING:
     from skyrocket.pipelines.audit.job import TopicAudit
     from skyrocket.pipelines.backlog.job import watch_backlog
     from skyrocket.pipelines.deadletters.job import export_selection, resend_letters, triage_letters
+    from skyrocket.pipelines.drain.job import drain_group
+    from skyrocket.pipelines.drain.proof import prove_drain
     from skyrocket.pipelines.replay.job import replay_messages
+    from skyrocket.pipelines.signup.job import run_signup_demo
+    from skyrocket.pipelines.table.change_spec import ChangeSpec
+    from skyrocket.pipelines.table.job import TableOptions, maintain_table
+    from skyrocket.pipelines.verify.job import verify_archive, verify_replica, verify_stores
 
 __all__ = [
+    "ChangeSpec",
+    "TableOptions",
     "TopicAudit",
     "archive_topics",
+    "drain_group",
     "export_selection",
+    "maintain_table",
+    "prove_drain",
     "replay_messages",
     "resend_letters",
+    "run_signup_demo",
     "triage_letters",
+    "verify_archive",
+    "verify_replica",
+    "verify_stores",
     "watch_backlog",
 ]
 
@@ -39,6 +54,12 @@ __getattr__, __dir__ = lazy_names(
         "audit.job": ("TopicAudit",),
         "backlog.job": ("watch_backlog",),
         "deadletters.job": ("export_selection", "resend_letters", "triage_letters"),
+        "drain.job": ("drain_group",),
+        "drain.proof": ("prove_drain",),
         "replay.job": ("replay_messages",),
+        "signup.job": ("run_signup_demo",),
+        "table.change_spec": ("ChangeSpec",),
+        "table.job": ("TableOptions", "maintain_table"),
+        "verify.job": ("verify_archive", "verify_replica", "verify_stores"),
     },
 )

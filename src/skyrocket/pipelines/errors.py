@@ -30,6 +30,14 @@ class ReplayError(PipelineError):
     """A replay cannot continue: a queue takes no messages, or its progress is of another replay."""
 
 
+class DrainError(PipelineError):
+    """A drain cannot continue: its archive is not whole, or the group may not be moved."""
+
+
+class TargetError(PipelineError):
+    """A table cannot be written: its target does not answer, is in use, has something else, or too many changes wait."""
+
+
 def our_sentence(text: str) -> str:
     """Return the last message of an error of this package in Spark's text; without one, the first line of that text."""
     found = _OUR_ERROR.findall(text)

@@ -12,6 +12,8 @@ from skyrocket.report.page import render_page
 from skyrocket.report.parts import (
     Advice,
     BarChart,
+    ColumnChart,
+    ColumnSeries,
     HeatMap,
     HistogramChart,
     LineChart,
@@ -26,6 +28,8 @@ from skyrocket.report.parts import (
 __all__ = [
     "Advice",
     "BarChart",
+    "ColumnChart",
+    "ColumnSeries",
     "HeatMap",
     "HistogramChart",
     "LineChart",

@@ -1,4 +1,4 @@
-"""Charts as inline SVG: lines over time, bars, histograms, heat maps. Pure.
+"""Charts as inline SVG: lines over time, bars, histograms, columns, heat maps. Pure.
 
 Colours are classes, so that the style sheet decides them for light and dark pages. A chart without data is a sentence.
 """
@@ -18,7 +18,7 @@ from skyrocket.report.limits import (
     POINTS_MAX,
     SERIES_MAX,
 )
-from skyrocket.report.parts import BarChart, HeatMap, HistogramChart, LineChart, LineSeries
+from skyrocket.report.parts import BarChart, ColumnChart, HeatMap, HistogramChart, LineChart, LineSeries
 from skyrocket.report.scale import LinearScale, nice_ticks, thin_points, time_ticks
 from skyrocket.report.svg import drawing, element, label, title
 from skyrocket.report.texts import count_of, escape_text, format_moment, format_number, short_number, shorten
@@ -31,6 +31,7 @@ _CHARACTER_WIDTH: Final = 6.8  # of the labels' font, roughly
 _LABEL_GAP: Final = 8.0  # between two labels of an axis
 _HEAT_SHADES: Final = 8
 _HEAT_ROW_MIN: Final = 13.0  # so that the names of rows do not overlap
+_COLUMNS_SHARE: Final = 0.86  # of a label's place that its columns take
 _DOT_POINTS_MAX: Final = 40  # a line with few points shows them as dots with tooltips
 
 NO_DATA: Final = '<p class="empty">There is no data for this chart.</p>'
@@ -135,6 +136,40 @@ def draw_histogram(chart: HistogramChart) -> str:
         if number % every == 0:
             parts.append(label(x + width / 2, HEIGHT - 8, name, class_="tick", characters_max=LABEL_CHARACTERS_MAX))
     return drawing(WIDTH, HEIGHT, _describe(chart.title, count_of(len(counts), "bin")), parts)
+
+
+def draw_columns(chart: ColumnChart) -> str:
+    """Draw the columns of all series side by side at each label, with a legend. Labels beyond the bound are left out."""
+    labels, shown = chart.labels[:BINS_MAX], chart.series[:SERIES_MAX]
+    values = [[_sound(value) or 0.0 for value in one.values[: len(labels)]] for one in shown]
+    highest = max((value for line in values for value in line), default=0.0)
+    if highest <= 0:
+        return NO_DATA
+    ticks = nice_ticks(highest)
+    up = LinearScale(0, ticks[-1], HEIGHT - _BOTTOM, _TOP)
+    place = (WIDTH - _LEFT - _RIGHT) / len(labels)
+    width = place * _COLUMNS_SHARE / len(shown)
+    parts = _value_grid(ticks, up)
+    for number, (one, line) in enumerate(zip(shown, values, strict=True)):
+        columns = []
+        for index, (name, value) in enumerate(zip(labels, line, strict=True)):
+            x, y = _LEFT + index * place + place * (1 - _COLUMNS_SHARE) / 2 + number * width, up.at(value)
+            size = {"x": x, "y": y, "width": max(1.0, width - 0.5), "height": HEIGHT - _BOTTOM - y}
+            columns.append(
+                element("rect", {**size, "class_": "column"}, title(f"{one.name}, {name}: {_with_unit(value, chart.unit)}"))
+            )
+        parts.append(element("g", {"class_": f"s{number}"}, columns))
+    every = _label_step(labels, place)
+    for index in range(0, len(labels), every):
+        middle = _LEFT + (index + 0.5) * place
+        parts.append(label(middle, HEIGHT - 8, labels[index], class_="tick", characters_max=LABEL_CHARACTERS_MAX))
+    picture = drawing(WIDTH, HEIGHT, _describe(chart.title, count_of(len(labels) * len(shown), "column")), parts)
+    cut = (
+        ""
+        if len(labels) == len(chart.labels)
+        else f"The first {len(labels)} of {count_of(len(chart.labels), 'label')} are shown."
+    )
+    return _legend([one.name for one in shown]) + picture + (f'<p class="cut">{cut}</p>' if cut else "")
 
 
 def join_bins(labels: Sequence[str], counts: Sequence[int], most: int = BINS_MAX) -> tuple[list[str], list[int]]:

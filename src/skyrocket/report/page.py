@@ -11,11 +11,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from skyrocket.report.charts import draw_bars, draw_heat_map, draw_histogram, draw_lines
+from skyrocket.report.charts import draw_bars, draw_columns, draw_heat_map, draw_histogram, draw_lines
 from skyrocket.report.limits import SECTIONS_MAX, TABLE_ROWS_MAX
 from skyrocket.report.parts import (
     Advice,
     BarChart,
+    ColumnChart,
     HeatMap,
     HistogramChart,
     LineChart,
@@ -116,6 +117,7 @@ _RENDERERS: Final[dict[type[Section], Callable[[Any], str]]] = {
     LineChart: draw_lines,
     BarChart: draw_bars,
     HistogramChart: draw_histogram,
+    ColumnChart: draw_columns,
     HeatMap: draw_heat_map,
     Note: _render_note,
 }

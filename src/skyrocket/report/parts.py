@@ -74,6 +74,24 @@ class HistogramChart:
     note: str = ""
 
 
+class ColumnSeries(NamedTuple):
+    """One kind of columns: a value for each label of the chart."""
+
+    name: str
+    values: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChart:
+    """Columns of several kinds side by side at each label, such as two histograms with common bins."""
+
+    title: str
+    labels: Sequence[str]
+    series: Sequence[ColumnSeries]
+    unit: str = ""
+    note: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class HeatMap:
     """A value for each row and column, shown by shade. None: there is no value."""
@@ -103,7 +121,7 @@ class Note:
     paragraphs: Sequence[str] = ()
 
 
-Section = ReportTable | LineChart | BarChart | HistogramChart | HeatMap | Note
+Section = ReportTable | LineChart | BarChart | HistogramChart | ColumnChart | HeatMap | Note
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,11 @@
-"""Texts of a report: numbers, durations and times for people, and escaping for HTML. Pure."""
+"""Texts for people: numbers, sizes, durations, times, names that were perhaps meant, and escaping for HTML. Pure."""
 
 from __future__ import annotations
 
+import difflib
 import html
 import math
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -49,6 +51,15 @@ def format_number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:,.2f}"
 
 
+def format_bytes(size: float) -> str:
+    """Format a size with the unit that fits, such as 1.5 GiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
 def short_number(value: float) -> str:
     """Format a number in few characters, such as 12.5k, for axes."""
     for size, suffix in _SUFFIXES:
@@ -91,3 +102,10 @@ def format_moment(time_ms: float) -> str:
 def count_of(number: int, noun: str) -> str:
     """Return a number with its noun in the right form: 1 queue, 2 queues."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """Return a question about a known name that is near to a wrong one; an empty text if there is none."""
+    names = sorted(known)
+    alike = [one for one in names if one.lower() == name.lower()] or difflib.get_close_matches(name, names, 1)
+    return f"Did you mean '{alike[0]}'?" if alike else ""

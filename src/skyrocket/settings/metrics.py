@@ -1,4 +1,4 @@
-"""The settings of the metrics listener, with Apache's keys. Apache's nameserver has no metrics; ours has, with the same keys."""
+"""The settings of metrics, with Apache's keys. Apache's nameserver has no metrics; ours has, with the same keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LABEL: Final = re.compile(r"([a-zA-Z_][a-zA-Z0-9_]{0,63}):([^,]{1,256})", re.AS
 
 
 class MetricsExporter(Enum):
-    """Apache's four exporters and their numbers. Of them, PROM exists here."""
+    """Apache's four exporters and their numbers. LOG does not exist here."""
 
     DISABLE = 0
     OTLP_GRPC = 1
@@ -47,7 +47,7 @@ class MonitoredSettings(ServerSettings):
     # fmt: off
     # One setting a row, of one or two lines.
     metrics_exporter: MetricsExporter = setting(MetricsExporter.DISABLE, "metricsExporterType", EXPORTER,  # noqa: RUF009 — an enum
-        "PROM: /metrics for Prometheus, /healthz and /readyz over HTTP. DISABLE: none of them.")
+        "PROM: /metrics for Prometheus, /healthz and /readyz over HTTP. OTLP_GRPC: sent to a collector. DISABLE: none of them.")
     metrics_host: str = setting("", "metricsPromExporterHost", TEXT,
         "The address of these pages; empty: 127.0.0.1. Apache's default is brokerIP1. Whoever reaches it may read them.")
     metrics_port: int = setting(5557, "metricsPromExporterPort", PORT, "Their port; 0 lets the system choose.")
@@ -55,11 +55,26 @@ class MonitoredSettings(ServerSettings):
         "Labels for every series, as name:value,name:value.")
     metrics_series_max: int = setting(2_000, "metricsOtelCardinalityLimit", whole(1, 1_000_000),
         "Label sets of one metric; the rest of them is one series. Apache's default is 50000.")
+    otlp_target: str = setting("", "metricsGrpcExporterTarget", TEXT,
+        "The collector of OTLP_GRPC: host:port, http://host:port, or https://host:port for TLS.")
+    otlp_headers: tuple[tuple[str, str], ...] = setting((), "metricsGrpcExporterHeader", LABELS,
+        "Headers of each export, as name:value,name:value.", secret=True)
+    otlp_timeout_ms: int = setting(3_000, "metricGrpcExporterTimeOutInMills", whole(1, 600_000),
+        "Milliseconds that an export may take.")
+    otlp_interval_ms: int = setting(60_000, "metricGrpcExporterIntervalInMills", whole(10, 3_600_000),
+        "Milliseconds between two exports.")
     # fmt: on
 
     @property
-    def serves_metrics(self) -> bool:
-        return self.metrics_exporter is MetricsExporter.PROM
+    def exports_metrics(self) -> bool:
+        return self.metrics_exporter in (MetricsExporter.PROM, MetricsExporter.OTLP_GRPC)
+
+    @property
+    def otlp_values(self) -> tuple[str, tuple[tuple[str, str], ...], int, int] | None:
+        """Return where and when metrics are sent; None when they are not."""
+        if self.metrics_exporter is not MetricsExporter.OTLP_GRPC:
+            return None
+        return self.otlp_target, self.otlp_headers, self.otlp_timeout_ms, self.otlp_interval_ms
 
     @property
     def metrics_address(self) -> tuple[str, int]:
@@ -67,9 +82,14 @@ class MonitoredSettings(ServerSettings):
 
     def metrics_warning(self) -> str | None:
         """Return a sentence about an exporter of Apache's that does not exist here; None when there is nothing to say."""
-        if self.metrics_exporter in (MetricsExporter.DISABLE, MetricsExporter.PROM):
+        if self.metrics_exporter is not MetricsExporter.LOG:
             return None
-        return f"metricsExporterType={self.metrics_exporter.name} does not exist here, and exports nothing. Use PROM."
+        return "metricsExporterType=LOG does not exist here, and exports nothing. Use PROM or OTLP_GRPC."
+
+    def check(self) -> None:
+        ServerSettings.check(self)
+        if self.metrics_exporter is MetricsExporter.OTLP_GRPC and not self.otlp_target:
+            raise ValueError("metricsExporterType=OTLP_GRPC needs metricsGrpcExporterTarget, the address of the collector.")
 
     def server_labels(self, own: Mapping[str, str]) -> dict[str, str]:
         """Return the labels of every series: those of the server, and those of `metricsLabel`, which do not replace them."""

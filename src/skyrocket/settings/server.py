@@ -1,4 +1,4 @@
-"""The settings that every server has: what one client may use, and TLS.
+"""The settings that every server has: what one client may use, what is logged, and TLS.
 
 Apache's keys and meanings, with two exceptions that are safer: a server with a certificate accepts nothing but TLS unless
 `tls.server.mode` says otherwise, and a client's certificate is always verified.
@@ -6,6 +6,7 @@ Apache's keys and meanings, with two exceptions that are safer: a server with a 
 
 from __future__ import annotations
 
+import logging
 import ssl
 from dataclasses import dataclass, fields
 from typing import Any, Final
@@ -16,6 +17,7 @@ from skyrocket.net.tls import server_context
 from skyrocket.settings.kinds import BOOLEAN, TEXT, one_of, whole
 from skyrocket.settings.table import Settings, setting
 
+LOG_LEVEL: Final = one_of({logging.getLevelName(level): level for level in (10, 20, 30, 40)})
 TLS_MODE: Final = one_of({"disabled": "disabled", "permissive": "permissive", "enforcing": "enforcing"})
 CLIENT_CERTIFICATES: Final = one_of({"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED})
 _LIMITS: Final = NetLimits()
@@ -41,6 +43,10 @@ class ServerSettings(Settings):
         "Bytes that wait until one address reads them; above it, its connections are closed.")
     idle_s: int = setting(120, "serverChannelMaxIdleTimeSeconds", whole(1, 24 * 3600),
         "Seconds without a byte after which a connection is closed.")
+    log_level: int = setting(logging.INFO, "logLevel", LOG_LEVEL,
+        "The least important lines that are logged.", changeable=True)
+    slow_request_ms: int = setting(1_000, "slowRequestMs", whole(0, 3_600_000),
+        "Requests of one read that take longer to handle are logged. 0: none.", changeable=True)
     tls_certificate: str = setting("", "tls.server.certPath", TEXT,
         "A certificate in PEM, with its chain; with it, the server speaks TLS on the same ports.")
     tls_key: str = setting("", "tls.server.keyPath", TEXT, "The key of the certificate, in PEM.")
@@ -59,6 +65,11 @@ class ServerSettings(Settings):
     def tls_only(self) -> bool:
         """Whether plain connections are closed."""
         return bool(self.tls_certificate) if self.tls_mode is None else self.tls_mode == "enforcing"
+
+    @property
+    def requires_certificates(self) -> bool:
+        """Whether only clients with a certificate that the server trusts can connect."""
+        return self.tls_only and self.tls_client_certificates is ssl.CERT_REQUIRED
 
     def server_tls(self) -> ssl.SSLContext | None:
         """Load the certificates; None when the server does not speak TLS. Raise NetError when they cannot be used."""

@@ -54,7 +54,7 @@ from skyrocket.store.retention import SEGMENTS_AT_ONCE, RetentionPlan
 from skyrocket.store.retention_job import RetentionJob
 from skyrocket.store.sync_jobs import CheckpointJob, FlushJob
 
-_OUR_ABORT = b"skyrocket\n"  # Apache's broker writes its process id into this file; it never reads the content
+OUR_ABORT = b"skyrocket\n"  # Apache's broker writes its process id into this file; it never reads the content
 
 
 class MessageStore:
@@ -140,7 +140,7 @@ class MessageStore:
         self._check_layout()
         checkpoint = self._checkpoint_file.read()
         crashed = self._files.exists(self.paths.abort)
-        is_ours = crashed and self._files.read(self.paths.abort) == _OUR_ABORT
+        is_ours = crashed and self._files.read(self.paths.abort) == OUR_ABORT
         self.log.load()
         checkpoint, crashed = self._distrust(checkpoint, crashed)
         self._deleted.load()
@@ -151,7 +151,7 @@ class MessageStore:
                 self._files.sync_directory(directory)
             if until_done != checkpoint:
                 self._checkpoint_file.write(until_done)
-            self._files.replace(self.paths.abort, _OUR_ABORT)
+            self._files.replace(self.paths.abort, OUR_ABORT)
 
         parts = (self._files, self.log, self.queues, self._deleted, self.index, self._checksums)
         done = Recovery(*parts, self.paths.damaged, self._delays_ms, begin).run(

@@ -17,42 +17,14 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from skyrocket.cli.main import app
-from skyrocket.client import Admin, Consumer, Message, Producer, Received
+from skyrocket.client import Admin, Received
 from skyrocket.pipelines.deadletters.job import resend_letters, triage_letters
 from skyrocket.pipelines.deadletters.selection import LetterSelection
-from tests.client.consumer_support import QUICK
+from tests.client.dead_letters import kill_messages
 from tests.client.servers import Servers, reader
-from tests.support.waiting import WAIT_S_MAX, wait_until
+from tests.support.waiting import wait_until
 
 ALL = LetterSelection()
-
-
-def kill_messages(servers: Servers, count: int, topic: str = "") -> tuple[str, str]:
-    """Send messages to a topic, and have a group refuse them at once. Returns topic and group when all are dead letters."""
-    topic, group = topic or servers.topic("orders"), servers.topic("refusing")
-
-    async def run() -> None:
-        async with Admin(servers.nameserver) as admin:
-            await admin.topics.create(topic, queues=2)
-        consumer = Consumer(servers.nameserver, group=group, start="first", retries_max=0, consumer_limits=QUICK)
-        refused = Counter[bytes]()
-
-        @consumer.on(topic)
-        async def handle(message: Received) -> None:
-            refused[message.body] += 1
-            raise ValueError("no stock")
-
-        async with Producer(servers.nameserver) as producer, consumer, asyncio.timeout(WAIT_S_MAX):
-            for number in range(count):
-                tag, why = ("paid", "no stock 1") if number % 2 else ("open", "no stock 2")
-                properties = {"exception": why, "colour": "blå"}
-                await producer.send(Message(topic, b"%d" % number, tag=tag, keys=[f"o-{number}"], properties=properties))
-            while len(refused) < count:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
-
-    asyncio.run(run())
-    wait_until(lambda: triage(servers, group).triage.count == count, "the messages are not dead")
-    return topic, group
 
 
 def triage(servers: Servers, *groups: str):

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from skyrocket.cli.main import app
-from skyrocket.cli.pipeline_jobs.job_command import JobOptions
 from skyrocket.client.queues import Queue
 from skyrocket.client.sync import Admin, Message, Producer
 from skyrocket.pipelines.audit.findings import AuditReport, StreamKey
@@ -146,13 +145,6 @@ def test_random_histories_are_judged_on_spark_as_without_it(spark: SparkSession,
 
 
 # --- the command
-
-
-@pytest.fixture
-def keeps_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the command use the session of the tests, and not stop it."""
-    monkeypatch.setattr(JobOptions, "session", lambda _self, _job: spark)
-    monkeypatch.setattr(type(spark), "stop", lambda _self: None)
 
 
 @pytest.mark.usefixtures("keeps_spark")

@@ -1,4 +1,4 @@
-"""Archive, replay and archive many messages: `SKYROCKET_PIPELINE_MESSAGES`, a million with `make pipeline-large`."""
+"""Archive, replay, drain and verify many messages: `SKYROCKET_PIPELINE_MESSAGES`, a million with `make pipeline-large`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from skyrocket.client.queues import Queue
-from skyrocket.client.sync import Message, Producer
-from skyrocket.pipelines import archive_topics, replay_messages
+from skyrocket.client.sync import Admin, Message, Producer
+from skyrocket.pipelines import archive_topics, drain_group, prove_drain, replay_messages, verify_archive, verify_stores
 from skyrocket.pipelines.archive.reading import archive_files
 from skyrocket.pipelines.replay.job import ReplaySource
 from tests.support.archives import create
@@ -63,6 +63,30 @@ def test_a_large_topic_is_the_same_after_archive_replay_and_archive(spark: Spark
     replayed = time.monotonic()
     assert archive_topics(spark, ["again"], tmp_path / "b", cluster=cluster).messages == MESSAGES
     print(f"{MESSAGES:,} messages: archived in {archived - began:.1f} s, replayed in {replayed - archived:.1f} s")  # noqa: T201 make pipeline-large shows it
+    verified = verify_archive(spark, tmp_path / "a", cluster=cluster)
+    assert (verified.problems, verified.counts["compared with the topic"]) == ([], MESSAGES)
     before = numbers(tmp_path / "a")
     assert sorted(number for queue in before for number in queue) == list(range(MESSAGES))
     assert numbers(tmp_path / "b") == before
+
+
+def test_a_large_backlog_is_drained_and_its_store_is_sound(spark: SparkSession, broker: Skyrocket, tmp_path: Path):
+    cluster = {"nameserver": broker.nameserver}
+    create(broker.nameserver, "large", QUEUES)
+    fill(broker, "large")
+    with Admin(broker.nameserver) as admin:
+        admin.groups.create("late")
+        admin.offsets.set("late", {Queue("large", "broker-a", 0): 0})
+    began = time.monotonic()
+    record = drain_group(spark, "late", ["large"], tmp_path / "d", cluster=cluster, subscribed="true")
+    drained = time.monotonic()
+    assert (record.state, record.total("archived")) == ("moved", MESSAGES)
+    assert prove_drain(spark, tmp_path / "d", cluster=cluster).is_sound
+    proven = time.monotonic()
+    (store,) = verify_stores(spark, [broker.data / "store"])
+    ended = time.monotonic()
+    assert (store.problems, store.counts["messages"] >= MESSAGES) == ([], True)
+    print(  # noqa: T201 make pipeline-large shows it
+        f"{MESSAGES:,} messages: drained in {drained - began:.1f} s, proven in {proven - drained:.1f} s, "
+        f"store verified in {ended - proven:.1f} s"
+    )

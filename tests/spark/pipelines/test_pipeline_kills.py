@@ -1,16 +1,11 @@
-"""Archive and replay while their driver (with JVM and tasks) or the broker is killed: nothing is missing, nothing comes twice.
-
-`SKYROCKET_PIPELINE_KILLS` is the number of kills of each test: three by default, twenty with `make pipeline-crash`.
-"""
+"""Archive and replay while their driver (with JVM and tasks) or the broker is killed: nothing is missing, nothing comes twice."""
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,28 +18,13 @@ from skyrocket.pipelines.replay.job import ReplaySource
 from skyrocket.pipelines.replay.progress_file import read_sent
 from tests.support.archives import contents, create, fill, origin_ids, rows
 from tests.support.pipeline_driver import DONE
+from tests.support.pipeline_kills import DRIVER, KILLS, MOMENT_S_MAX, kill_and_start_broker
 from tests.support.skyrocket_process import Skyrocket
 from tests.support.spark_crash import READY, SEED, START_S_MAX, Sender, SparkDriver, check_once, topic_content
 from tests.support.spark_streams import Row
 from tests.support.waiting import wait_until
 
-KILLS = int(os.environ.get("SKYROCKET_PIPELINE_KILLS", "3"))
-DRIVER = "tests.support.pipeline_driver"
-MOMENT_S_MAX = 2.0
 QUEUES = 4
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Skyrocket]:
-    with Skyrocket(tmp_path / "broker", {"flushDiskType": "SYNC_FLUSH"}) as made:
-        yield made
-
-
-def kill_and_start_broker(broker: Skyrocket, chance: random.Random) -> None:
-    time.sleep(chance.uniform(0, MOMENT_S_MAX))
-    broker.kill()
-    time.sleep(chance.uniform(0, 1.0))
-    broker.start()
 
 
 @pytest.mark.parametrize("table_format", ["parquet", "delta"])

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from skyrocket.client.queues import Queue
-from skyrocket.client.sync import Message, Producer
+from skyrocket.client.sync import Admin, Message, Producer
 from tests.spark.conftest import Cluster, config_with_archive
 from tests.support.archives import contents, create, fill, rows
+from tests.support.sample_stores import sample_store
 from tests.support.spark_java import java_options
 from tests.support.spark_processes import JOB_S_MAX, connect_server, environment, standalone_cluster
 
@@ -73,6 +74,22 @@ def test_an_audit_runs_on_any_master(master: str, ours: Cluster, topic: str, tmp
     audited = document(run(tmp_path / "home", master, ours, "audit", topic, "--partitions", 4, "--json"))
     assert audited["messages"] == 99
     assert [stream["missingNumbers"] for stream in audited["streams"]] == [[[42, 42]]]
+
+
+@pytest.mark.parametrize("master", ["connect"], indirect=True, scope="module")  # the one that lacks most; others cost a JVM each
+def test_a_drain_and_the_verification_of_its_archive_run_through_connect(master: str, ours: Cluster, topic: str, tmp_path: Path):
+    create(ours.nameserver, topic)
+    fill(ours.nameserver, topic, ours.broker_name, 300)
+    with Admin(ours.nameserver) as admin:
+        admin.groups.create(topic)
+        admin.offsets.set(topic, {Queue(topic, ours.broker_name, number): 50 for number in (0, 1)})
+    words = ["drain", topic, topic, "--to", tmp_path / "d", "--tag", "paid", "--subscribed", "true", "--yes", "--json"]
+    drained = document(run(tmp_path / "home", master, ours, *words))
+    assert (drained["state"], drained["archived"], drained["resent"] + drained["replayed"]) == ("moved", 200, 200)
+    stores = [sample_store(tmp_path / "store")]
+    verified = document(run(tmp_path / "home", master, ours, "verify", *stores, "--archive", tmp_path / "d", "--json"))
+    assert (verified["isSound"], [one["kind"] for one in verified["results"]]) == (True, ["store", "archive"])
+    assert verified["results"][1]["counts"]["compared with the topic"] == 200
 
 
 def test_output_is_a_table_and_errors_are_one_sentence(ours: Cluster, topic: str, tmp_path: Path):

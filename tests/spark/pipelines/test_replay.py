@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from skyrocket.cli.main import app
 from skyrocket.client.queues import Queue
 from skyrocket.pipelines import archive_topics, replay_messages
 from skyrocket.pipelines.errors import ArgumentError, ReplayError
@@ -174,3 +176,23 @@ def test_wrong_arguments_are_one_sentence(our_scene: Scene, tmp_path: Path):
     our_scene.replay(progress=tmp_path / "p", selection=Selection(keys=["k7"]))
     with pytest.raises(ReplayError, match="has the progress of another replay"):
         our_scene.replay(progress=tmp_path / "p")
+
+
+@pytest.mark.usefixtures("keeps_spark")
+def test_the_commands_write_reports(our_scene: Scene, tmp_path: Path):
+    """With a rate, so that the replay takes long enough for some looks."""
+    named, folder = ["-n", our_scene.cluster.nameserver], tmp_path / "by-command"
+    archived, replayed = tmp_path / "archive.html", tmp_path / "replay.html"
+    batches = ["--batch-messages", "200", "--report", str(archived)]
+    done = CliRunner().invoke(app, ["pipeline", "archive", our_scene.topic, "--to", str(folder), *named, *batches])
+    assert done.exit_code == 0, done.output
+    sent = ["--archive", str(folder), "--to", our_scene.again, "--rate", "300", "--report", str(replayed)]
+    done = CliRunner().invoke(app, ["pipeline", "replay", *named, *sent])
+    assert done.exit_code == 0, done.output
+    page = archived.read_text()
+    assert "archived: " in page, "a point for each batch"
+    assert '<td class="number">600</td>' in page
+    page = replayed.read_text()
+    assert "replayed: " in page
+    assert "300/s" in page
+    assert f"<td>{our_scene.again}</td>" in page

@@ -44,7 +44,7 @@ def reachable() -> str:
 def test_run_on_all_addresses_registers_one_that_clients_can_reach_and_prints_it(tmp_path: Path):
     names, port, address = free_port(), free_port(-2, 1), reachable()
     ports = ["--namesrv-port", str(names), "--port", str(port)]
-    arguments = ["run", "--data", str(tmp_path / "data"), "--host", "0.0.0.0", *ports, *SMALL]
+    arguments = ["run", "--data", str(tmp_path / "data"), "--host", "0.0.0.0", "--insecure", *ports, *SMALL]
     with SkyrocketProcess(
         "run", tmp_path, arguments, lambda: answers(port) and bool(registered(f"127.0.0.1:{names}"))
     ) as process:
@@ -67,13 +67,15 @@ def test_a_broker_that_listens_on_all_addresses_by_its_file_registers_one_that_c
         lines = [f"{key}={value}" for key, value in SMALL_STORE.items()]
         lines += [f"storePathRootDir={tmp_path}/store", "bindAddress=0.0.0.0", f"listenPort={port}"]
         config.write_text("\n".join([*lines, f"namesrvAddr={names.nameserver}"]))
-        with SkyrocketProcess("broker", tmp_path, ["broker", "-c", str(config)], lambda: bool(registered(names.nameserver))):
+        with SkyrocketProcess(
+            "broker", tmp_path, ["broker", "-c", str(config), "--insecure"], lambda: bool(registered(names.nameserver))
+        ):
             assert registered(names.nameserver) == [f"{address}:{port}"]
 
 
 def test_broker_ip1_wins_over_the_chosen_address(tmp_path: Path):
     names, port = free_port(), free_port(-2, 1)
-    arguments = ["run", "--host", "0.0.0.0", "--namesrv-port", str(names), "--port", str(port)]
+    arguments = ["run", "--host", "0.0.0.0", "--insecure", "--namesrv-port", str(names), "--port", str(port)]
     arguments += ["--set", "brokerIP1=127.0.0.2", *SMALL]
     with SkyrocketProcess("run", tmp_path, arguments, lambda: bool(registered(f"127.0.0.1:{names}"))):
         assert registered(f"127.0.0.1:{names}") == [f"127.0.0.2:{port}"]
@@ -84,7 +86,7 @@ def test_without_any_such_address_the_start_is_refused(tmp_path: Path, arguments
     alone = ("unshare", "--net", "--map-root-user")
     if shutil.which("unshare") is None or subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this machine does not allow a network namespace without interfaces")
-    done = skyrocket(*arguments, cwd=tmp_path, before=alone)
+    done = skyrocket(*arguments, "--insecure", cwd=tmp_path, before=alone)
     assert done.returncode == 2
     assert (
         "bindAddress is 0.0.0.0, and this machine has no address that other machines could connect to. Set brokerIP1"
@@ -111,6 +113,49 @@ def test_a_host_name_is_an_address(tmp_path: Path):
     assert done.returncode == 2
     assert "brokerIP1 is 'no-such-host.invalid', which has no address" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+# --- who can use it
+
+
+@pytest.mark.parametrize(
+    ("arguments", "owner"),
+    [
+        (["run", "--host", "0.0.0.0"], "The broker"),
+        (["run", "--host", "0.0.0.0", "--brokers", "2"], "The nameserver"),
+        (["broker", "--set", "bindAddress=0.0.0.0"], "The broker"),
+        (["broker", "--set", "bindAddress=::"], "The broker"),
+        (["namesrv", "--host", "0.0.0.0"], "The nameserver"),
+        (["run", "--host", "0.0.0.0", "--set", "authenticationEnabled=true"], "The nameserver"),
+    ],
+    ids=" ".join,
+)
+def test_a_server_that_strangers_could_use_needs_insecure_spelled_out(tmp_path: Path, arguments: list[str], owner: str):
+    done = skyrocket(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"{owner} listens on " in done.stderr
+    assert "anyone who can connect can read, write and delete" in done.stderr
+    assert "or give --insecure" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_insecure_is_logged_at_each_start(tmp_path: Path):
+    names, port = free_port(), free_port(-2, 1)
+    arguments = ["run", "--host", "0.0.0.0", "--insecure", "--namesrv-port", str(names), "--port", str(port), *SMALL]
+    for _ in range(2):
+        with SkyrocketProcess("run", tmp_path, arguments, lambda: bool(registered(f"127.0.0.1:{names}"))) as process:
+            assert "The broker listens on 0.0.0.0 without access control" in process.log_tail()
+            assert "The nameserver listens on 0.0.0.0 without access control" in process.log_tail()
+            process.stop()
+
+
+def test_a_server_with_access_control_may_listen_everywhere(tmp_path: Path):
+    names, port = free_port(), free_port(-2, 1)
+    keys = ["--set", 'innerClientAuthenticationCredentials={"accessKey":"inner","secretKey":"s3cret"}']
+    arguments = ["run", "--host", "0.0.0.0", "--namesrv-port", str(names), "--port", str(port), *SMALL]
+    arguments += ["--set", "authenticationEnabled=true", *keys]
+    with SkyrocketProcess("run", tmp_path, arguments, lambda: bool(registered(f"127.0.0.1:{names}"))) as process:
+        assert "without access control" not in process.log_tail()
 
 
 # --- the VIP port

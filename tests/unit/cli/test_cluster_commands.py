@@ -24,7 +24,7 @@ from skyrocket.testing import sync
 from skyrocket.testing.threaded import SyncBroker
 from tests.support.waiting import wait_until
 
-FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
+FAILED, WRONG_INPUT, UNREACHABLE, REFUSED, INTERRUPTED = 1, 2, 3, 4, 130
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_create_show_and_delete_a_topic(shell: Shell):
     }
     assert shell.json("topic", "route", "orders")["brokers"][0]["addresses"].keys() == {"0"}
     assert "(master)" in shell.says("topic", "route", "orders")
-    assert shell.json("topic", "delete", "orders") == {"deleted": "orders"}
+    assert shell.json("topic", "delete", "orders", "--yes") == {"deleted": "orders"}
     assert "orders" not in shell.json("topic", "list")
 
 
@@ -149,6 +149,7 @@ def test_bodies_come_from_files_and_standard_input(shell: Shell, tmp_path: Path)
 
 
 def test_control_characters_of_a_body_are_escaped(shell: Shell):
+    shell.says("topic", "create", "escapes")
     shell.says("send", "escapes", "--file", "-", stdin=b"\x1b[31mred\n")
     assert "\\x1b[31mred\\n" in shell.says("consume", "escapes")
 
@@ -183,8 +184,10 @@ def test_create_reset_clone_and_delete_a_group(shell: Shell):
     assert shell.json("group", "create", "movers", "--retries", "3")[0]["retriesMax"] == 3
     assert "movers" in shell.says("group", "list")
     assert [row["offset"] for row in shell.json("offset", "show", "movers", "moves")] == [0]
-    assert [row["offset"] for row in shell.json("offset", "reset", "movers", "moves", "--to", "last")] == [4]
-    assert [row["offset"] for row in shell.json("offset", "reset", "movers", "moves", "--to", "offset:1", "--queue", "0")] == [1]
+    assert [row["offset"] for row in shell.json("offset", "reset", "movers", "moves", "--to", "last", "--yes")] == [4]
+    assert [
+        row["offset"] for row in shell.json("offset", "reset", "movers", "moves", "--to", "offset:1", "--queue", "0", "--yes")
+    ] == [1]
     shown = shell.json("group", "show", "movers")
     assert shown["progress"]["lag"] == 3
     assert shown["progress"]["queues"][0]["committedOffset"] == 1
@@ -193,9 +196,13 @@ def test_create_reset_clone_and_delete_a_group(shell: Shell):
     assert "Lag: 3." in shell.says("group", "show", "movers")
     shell.says("group", "create", "followers")
     assert [row["offset"] for row in shell.json("offset", "clone", "movers", "followers", "moves")] == [1]
-    assert [row["offset"] for row in shell.json("offset", "reset", "movers", "moves", "--to", "2020-01-01T00:00:00")] == [0]
-    assert [row["offset"] for row in shell.json("offset", "reset", "movers", "moves", "--to", "last", "--queue", "0")] == [4]
-    shell.says("group", "delete", "movers", "--topics")
+    assert [
+        row["offset"] for row in shell.json("offset", "reset", "movers", "moves", "--to", "2020-01-01T00:00:00", "--yes")
+    ] == [0]
+    assert [
+        row["offset"] for row in shell.json("offset", "reset", "movers", "moves", "--to", "last", "--queue", "0", "--yes")
+    ] == [4]
+    shell.says("group", "delete", "movers", "--topics", "--yes")
     assert "movers" not in [row["group"] for row in shell.json("group", "list")]
 
 
@@ -219,10 +226,13 @@ def test_show_the_cluster_and_change_its_settings(shell: Shell):
     assert "master" in shell.says("cluster", "show")
     assert f"5.5.0 (skyrocket {__version__})" in shell.says("cluster", "show")
     assert shell.json("cluster", "info", "broker-a")["brokerVersionDesc"] == "V5_5_0"
-    assert shell.json("cluster", "config", "broker-a", "--set", "fileReservedTime=70")["fileReservedTime"] == "70"
-    assert "fileReservedTime" in shell.says("cluster", "config", "broker-a")
-    settings = shell.json("cluster", "namesrv", "--set", "waitSecondsForService=44")
+    assert shell.json("config", "set", "broker-a", "fileReservedTime=70", "--yes") == {"fileReservedTime": "70"}
+    assert "fileReservedTime" in shell.says("config", "show", "broker-a")
+    assert shell.says("config", "get", "broker-a", "fileReservedTime") == "70\n"
+    settings = shell.json("config", "set", "namesrv", "waitSecondsForService=44", "--yes")
     assert settings[shell.nameserver]["waitSecondsForService"] == "44"
+    assert shell.json("config", "show", "namesrv")[shell.nameserver]["waitSecondsForService"] == "44"
+    assert "waitSecondsForService" in shell.says("config", "show", "namesrv")
     assert shell.json("cluster", "producers") == []
 
 
@@ -235,18 +245,22 @@ def test_show_the_cluster_and_change_its_settings(shell: Shell):
         (["topic", "create", "a/b"], WRONG_INPUT, "'a/b' is not a valid topic name"),
         (["topic", "create", "fine", "--perm", "x"], WRONG_INPUT, "A topic's permission is rw, r, w or -, not 'x'."),
         (["topic", "create", "fine", "--attribute", "odd"], WRONG_INPUT, "An attribute is name=value, not 'odd'."),
-        (["topic", "create", "fine", "--attribute", "odd=1"], FAILED, "odd"),
-        (["topic", "create", "fine", "--cluster", "elsewhere"], FAILED, "No nameserver has a master in cluster 'elsewhere'"),
+        (["topic", "create", "fine", "--attribute", "odd=1"], REFUSED, "odd"),
+        (
+            ["topic", "create", "fine", "--broker-cluster", "elsewhere"],
+            FAILED,
+            "No nameserver has a master in cluster 'elsewhere'",
+        ),
         (["topic", "show", "unheard-of"], FAILED, "Topic 'unheard-of' does not exist at "),
         (["topic", "delete", "unheard-of"], FAILED, "Topic 'unheard-of' does not exist at "),
         (["topic", "list", "-n", "nowhere"], WRONG_INPUT, "'nowhere' is not a nameserver address. Write host:port"),
-        (["topic", "list", "-n", "127.0.0.1:1"], FAILED, "No nameserver answers. 127.0.0.1:1 cannot be reached"),
+        (["topic", "list", "-n", "127.0.0.1:1"], UNREACHABLE, "No nameserver answers. 127.0.0.1:1 cannot be reached"),
         (
             ["topic", "list", "--access-key", "me"],
             WRONG_INPUT,
             "--secret-key is missing. Give --access-key and --secret-key together",
         ),
-        (["consume", "t", "--group", "g", "-n", "127.0.0.1:1"], FAILED, "No nameserver answers."),
+        (["consume", "t", "--group", "g", "-n", "127.0.0.1:1"], UNREACHABLE, "No nameserver answers."),
         (
             ["consume", "t", "--from", "yesterday"],
             WRONG_INPUT,
@@ -257,7 +271,7 @@ def test_show_the_cluster_and_change_its_settings(shell: Shell):
         (["send", "t", "--body", "x", "--lines"], WRONG_INPUT, "--lines needs --file FILE"),
         (["send", "t", "--file", "no-such-file"], WRONG_INPUT, "no-such-file cannot be read: No such file or directory."),
         (["send", "t", "--body", "x", "--key", "a b"], WRONG_INPUT, "'a b' is not a valid key"),
-        (["send", "t", "--body", "x", "-n", "127.0.0.1:1"], FAILED, "No nameserver answers."),
+        (["send", "t", "--body", "x", "-n", "127.0.0.1:1"], UNREACHABLE, "No nameserver answers."),
         (["group", "show", "unheard-of"], FAILED, "Group 'unheard-of' does not exist at any broker."),
         (["group", "delete", "unheard-of"], FAILED, "Group 'unheard-of' does not exist at any broker."),
         (["query", "id", "TBW102", "nonsense"], FAILED, "Topic 'TBW102' has no message with id nonsense."),
@@ -284,9 +298,15 @@ def test_show_the_cluster_and_change_its_settings(shell: Shell):
         (["topic", "peek", "unheard-of"], FAILED, "Topic 'unheard-of' does not exist at "),
         (["consume", "unheard-of"], FAILED, "Topic 'unheard-of' does not exist at "),
         (["cluster", "producers", "unheard-of"], FAILED, "No producer of group 'unheard-of' is connected."),
-        (["cluster", "config", "nobody"], FAILED, "No nameserver has a master called 'nobody'."),
-        (["cluster", "config", "broker-a", "--set", "storePathRootDir=/x"], FAILED, "storePathRootDir"),
-        (["cluster", "config", "broker-a", "--set", "x"], WRONG_INPUT, "A setting is name=value, not 'x'."),
+        (["config", "show", "nobody"], FAILED, "No nameserver has a master called 'nobody'."),
+        (["config", "set", "broker-a", "storePathRootDir=/x", "--yes"], REFUSED, "storePathRootDir"),
+        (["config", "set", "broker-a", "x"], WRONG_INPUT, "A setting is name=value, not 'x'."),
+        (
+            ["config", "set", "broker-a", "fileReservedTme=7", "--yes"],
+            FAILED,
+            "broker-a has no setting 'fileReservedTme'. Did you mean fileReservedTime?",
+        ),
+        (["config", "get", "broker-a", "nonsense"], FAILED, "broker-a has no setting 'nonsense'."),
     ],
 )
 def test_an_error_is_one_sentence_on_standard_error(shell: Shell, arguments: list[str], code: int, sentence: str):
@@ -305,12 +325,34 @@ def test_wrong_usage_prints_the_usage(shell: Shell, arguments: list[str]):
     assert "Usage" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "suggestion"),
+    [
+        (["topik", "list"], "No such command 'topik'. Did you mean 'topic'?"),
+        (["topic", "creat", "x"], "Did you mean 'create'?"),
+        (["topic", "create", "x", "--queue", "3"], "--queues"),
+        (["pipeline", "archiv"], "No such command 'archiv'. Did you mean 'archive'?"),
+        (["topic", "show", "shiped"], "Did you mean 'shipped'?"),
+        (["consume", "shiped"], "Did you mean 'shipped'?"),
+        (["group", "show", "knwn"], "Did you mean 'known'?"),
+        (["offset", "show", "knwn", "shipped"], "Did you mean 'known'?"),
+        (["offset", "show", "known", "shiped"], "Did you mean 'shipped'?"),
+        (["dlq", "show", "knwn"], "Did you mean 'known'?"),
+    ],
+)
+def test_a_typing_mistake_gets_a_suggestion(shell: Shell, arguments: list[str], suggestion: str):
+    shell.says("topic", "create", "shipped", "--queues", "1")
+    done = shell.run(*arguments)
+    assert done.exit_code in (FAILED, WRONG_INPUT)
+    assert suggestion in done.stderr
+
+
 def test_a_group_that_is_gone_still_shows_its_offsets(shell: Shell):
     shell.says("topic", "create", "left-behind", "--queues", "1")
     shell.says("send", "left-behind", "--body", "x", "--count", "3")
     shell.says("group", "create", "leavers")
-    shell.says("offset", "reset", "leavers", "left-behind", "--to", "last")
-    shell.says("group", "delete", "leavers", "--keep-offsets")
+    shell.says("offset", "reset", "leavers", "left-behind", "--to", "last", "--yes")
+    shell.says("group", "delete", "leavers", "--keep-offsets", "--yes")
     assert [row["offset"] for row in shell.json("offset", "show", "leavers", "left-behind")] == [3]
 
 
@@ -320,37 +362,36 @@ def test_a_tag_without_messages_is_not_taken_for_an_empty_topic(shell: Shell):
 
 
 def test_a_nameservers_address_given_as_a_brokers_is_named(shell: Shell):
-    for arguments in (["info"], ["config"], ["config", "--set", "traceOn=true"]):
-        command, *more = arguments
-        done = shell.run("cluster", command, shell.nameserver, *more)
+    for command, *more in (["cluster", "info"], ["config", "show"], ["config", "set", "traceOn=true", "--yes"]):
+        done = shell.run(command, more[0], shell.nameserver, *more[1:])
         assert done.exit_code == FAILED
         sentence = f"{shell.nameserver} is not a broker, but perhaps a nameserver. Give a broker's name or address.\n"
         assert done.stderr == sentence
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "code"),
     [
-        ["topic", "list"],
-        ["topic", "show", "t"],
-        ["send", "t", "--body", "x"],
-        ["consume", "t"],
-        ["group", "list"],
-        ["cluster", "show"],
-        ["cluster", "namesrv"],
-        ["cluster", "namesrv", "--set", "waitSecondsForService=44"],
+        (["topic", "list"], UNREACHABLE),
+        (["topic", "show", "t"], UNREACHABLE),
+        (["send", "t", "--body", "x"], UNREACHABLE),
+        (["consume", "t"], UNREACHABLE),
+        (["group", "list"], UNREACHABLE),
+        (["cluster", "show"], UNREACHABLE),
+        (["config", "show", "namesrv"], FAILED),
+        (["config", "set", "namesrv", "waitSecondsForService=44", "--yes"], FAILED),
     ],
 )
-def test_a_brokers_port_given_as_the_nameservers_is_named(shell: Shell, broker: SyncBroker, arguments: list[str]):
+def test_a_brokers_port_given_as_the_nameservers_is_named(shell: Shell, broker: SyncBroker, arguments: list[str], code: int):
     done = shell.run(*arguments, "-n", broker.address)
-    assert done.exit_code == FAILED, done.output
+    assert done.exit_code == code, done.output
     assert f"{broker.address} is not a nameserver, but perhaps a broker." in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
 def test_tls_at_a_port_without_tls_is_named(shell: Shell):
     done = shell.run("topic", "list", "--tls")
-    assert done.exit_code == FAILED
+    assert done.exit_code == UNREACHABLE
     assert done.stderr.startswith(
         f"No nameserver answers. {shell.nameserver} cannot be reached: it closed the connection during the TLS"
     )
@@ -386,6 +427,22 @@ def test_consume_ends_quietly_when_it_is_interrupted(broker: SyncBroker):
         Shell(broker.nameserver).says("send", "endless", "--body", "here")
         assert process.stdout is not None
         assert b"here" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == INTERRUPTED
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+def test_tail_prints_what_arrives_and_ends_quietly_when_it_is_interrupted(broker: SyncBroker):
+    shell = Shell(broker.nameserver)
+    shell.says("topic", "create", "followed", "--queues", "2")
+    shell.says("send", "followed", "--body", "before")
+    with started("tail", "followed", "--from", "first", "-n", broker.nameserver) as process:
+        assert process.stdout is not None
+        assert b"before" in process.stdout.readline()
+        for number in range(3):  # it waits for each of them at the broker
+            shell.says("send", "followed", "--body", f"m{number}")
+            assert f"m{number}".encode() in process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == INTERRUPTED
         assert process.stderr is not None

@@ -1,4 +1,4 @@
-"""Shell completion: a real bash completes at a press of Tab; zsh and fish get the answers that their scripts ask for."""
+"""Shell completion: real shells, bash, zsh and fish, complete commands, options, files, and the names that a cluster has."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from skyrocket.cli.main import COMMANDS
+from skyrocket.cli.main import COMMANDS, app
+from skyrocket.testing.threaded import SyncBroker
 from tests.support.startup import imported_by
 from tests.support.tools import need
 from tests.support.waiting import WAIT_S_MAX
@@ -39,18 +41,25 @@ def run(environment: dict[str, str], *command: str, **more: str) -> str:
     return done.stdout
 
 
-# --- bash
+# --- shells at a terminal
+
+INTERACTIVE = {
+    "bash": (["bash", "--norc", "--noprofile", "-i"], 'eval "$(skyrocket completion bash)"'),
+    "zsh": (["zsh", "-f", "-i"], 'autoload -U compinit; compinit -u -D; eval "$(skyrocket completion zsh)"'),
+}
 
 
 class Terminal:
-    """An interactive bash on a pseudo-terminal."""
+    """An interactive shell on a pseudo-terminal."""
 
-    def __init__(self, environment: dict[str, str], folder: Path) -> None:
-        need("bash")
+    def __init__(self, shell: str, environment: dict[str, str], folder: Path) -> None:
+        need(shell)
+        command, setup = INTERACTIVE[shell]
         self._master, slave = pty.openpty()
-        command = ["bash", "--norc", "--noprofile", "-i"]
         self._shell = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment, cwd=folder)
         os.close(slave)
+        self.type(f'{setup}; echo com""pletes\n')
+        self.read_until("completes\r\n")
 
     def close(self) -> None:
         self._shell.kill()
@@ -69,34 +78,61 @@ class Terminal:
         return shown
 
 
-@pytest.fixture
-def terminal(environment: dict[str, str], tmp_path: Path) -> Iterator[Terminal]:
+@pytest.fixture(params=INTERACTIVE)
+def terminal(request: pytest.FixtureRequest, environment: dict[str, str], tmp_path: Path) -> Iterator[Terminal]:
     (tmp_path / "store-directory").mkdir()
-    opened = Terminal(environment, tmp_path)
-    opened.type('eval "$(skyrocket completion bash)"; echo com""pletes\n')
-    opened.read_until("completes\r\n")
+    opened = Terminal(request.param, {**environment, "HOME": str(tmp_path)}, tmp_path)
     yield opened
     opened.close()
 
 
-@pytest.mark.parametrize(
-    ("typed", "completed"),
-    [
+def test_tab_completes_commands_options_values_and_files(terminal: Terminal):
+    for typed, completed in (
         ("skyrocket top", "skyrocket topic "),
         ("skyrocket offset re", "skyrocket offset reset "),
         ("skyrocket topic create orders --qu", "skyrocket topic create orders --queues "),
         ("skyrocket completion z", "skyrocket completion zsh "),
-        ("skyrocket store verify sto", "skyrocket store verify store-directory/"),  # bash itself completes files
-    ],
-)
-def test_tab_completes_in_bash(terminal: Terminal, typed: str, completed: str):
-    terminal.type(f"{typed}\t")
-    assert completed in terminal.read_until(re.escape(completed))
+        ("skyrocket store verify sto", "skyrocket store verify store-directory/"),  # the shell itself completes files
+    ):
+        terminal.type(f"{typed}\t")
+        assert completed in terminal.read_until(re.escape(completed))
+        terminal.type("\x15")  # Ctrl-U: a new line
 
 
-def test_tab_twice_lists_the_commands_in_bash(terminal: Terminal):
+def test_tab_lists_what_begins_alike(terminal: Terminal):
     terminal.type("skyrocket co\t\t")
-    terminal.read_until(r"completion +console +consume")
+    terminal.read_until(r"(?s)(?=.*completion)(?=.*config)(?=.*console)(?=.*consume)")
+
+
+def test_tab_completes_the_names_of_topics_also_behind_an_address_with_a_colon(
+    terminal: Terminal, skyrocket_sync_broker: SyncBroker
+):
+    skyrocket_sync_broker.create_topic("orders-of-today")
+    typed = f"skyrocket topic show -n {skyrocket_sync_broker.nameserver} orders-o"
+    terminal.type(f"{typed}\t")
+    terminal.read_until("orders-of-today ")
+
+
+# --- fish, which answers what Tab would show
+
+
+def complete_in_fish(environment: dict[str, str], typed: str, folder: Path) -> list[str]:
+    need("fish")
+    script = f"skyrocket completion fish | source; cd {folder}; complete -C '{typed}'"
+    shown = run({**environment, "HOME": str(folder)}, "fish", "--no-config", "-c", script)
+    return [line.partition("\t")[0] for line in shown.splitlines()]
+
+
+def test_fish_completes_commands_options_files_and_names(
+    environment: dict[str, str], tmp_path: Path, skyrocket_sync_broker: SyncBroker
+):
+    (tmp_path / "store-directory").mkdir()
+    skyrocket_sync_broker.create_topic("orders-of-today")
+    assert complete_in_fish(environment, "skyrocket top", tmp_path) == ["topic"]
+    assert complete_in_fish(environment, "skyrocket topic create orders --qu", tmp_path) == ["--queues"]
+    assert complete_in_fish(environment, "skyrocket store verify sto", tmp_path) == ["store-directory/"]
+    address = skyrocket_sync_broker.nameserver
+    assert complete_in_fish(environment, f"skyrocket topic show -n {address} orders-o", tmp_path) == ["orders-of-today"]
 
 
 # --- the scripts' questions
@@ -118,9 +154,36 @@ def test_fish_gets_one_completion_a_line_with_its_help(environment: dict[str, st
     run(environment, "skyrocket", _TYPER_COMPLETE_FISH_ACTION="is-args", **asked)
 
 
-def test_zsh_gets_an_argument_list(environment: dict[str, str]):
+def test_zsh_gets_one_completion_a_line_with_its_help(environment: dict[str, str]):
     answer = run(environment, "skyrocket", _SKYROCKET_COMPLETE="complete_zsh", _TYPER_COMPLETE_ARGS="skyrocket off")
-    assert answer == f"""_arguments '*: :(("offset":"{COMMANDS["offset"].help}"))'\n"""
+    assert answer == f"offset:{COMMANDS['offset'].help}\n"
+
+
+def ask(environment: dict[str, str], line: str, **more: str) -> list[str]:
+    answer = run(environment, "skyrocket", _SKYROCKET_COMPLETE="complete_zsh", _TYPER_COMPLETE_ARGS=line, **more)
+    return [row.partition(":")[0] for row in answer.splitlines() if row]
+
+
+def test_names_come_from_the_cluster_that_the_line_or_the_environment_names(
+    environment: dict[str, str], skyrocket_sync_broker: SyncBroker, tmp_path: Path
+):
+    skyrocket_sync_broker.create_topic("orders")
+    address = skyrocket_sync_broker.nameserver
+    CliRunner().invoke(app, ["group", "create", "coupons", "-n", address])
+    assert ask(environment, "skyrocket topic show ", NAMESRV_ADDR=address) == ["orders"]
+    assert ask(environment, "skyrocket offset show cou", NAMESRV_ADDR=address) == ["coupons"]
+    assert ask(environment, "skyrocket offset show coupons or", NAMESRV_ADDR=address) == ["orders"]
+    assert ask(environment, "skyrocket consume orders --group c", NAMESRV_ADDR=address) == ["coupons"]
+    file = tmp_path / "config.toml"
+    file.write_text(f'[clusters.here]\nnamesrv = "{address}"\n')
+    known = {"SKYROCKET_CONFIG": str(file)}
+    assert ask(environment, "skyrocket topic show --cluster h", **known) == ["here"]
+    assert ask(environment, "skyrocket topic show --cluster here o", **known) == ["orders"]
+
+
+def test_a_cluster_that_does_not_answer_completes_nothing(environment: dict[str, str]):
+    assert ask(environment, "skyrocket topic show ", NAMESRV_ADDR="127.0.0.1:1") == []
+    assert ask(environment, "skyrocket topic show ", NAMESRV_ADDR="not an address") == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -50,9 +50,11 @@ def loaded_by(module: str) -> set[str]:
         ("skyrocket.cli.main", {"protocol", "net", "store", "broker", "client", "nameserver"}),
         ("skyrocket.cli.broker", {"client", "console", "testing"}),
         ("skyrocket.cli.namesrv", {"client", "testing"}),
-        ("skyrocket.cli.topic", {"broker", "store", "nameserver", "testing"}),
-        ("skyrocket.cli.consume", {"broker", "store", "nameserver", "testing"}),
         ("skyrocket.cli.console.command", {"broker", "store", "nameserver", "testing"}),
+        ("skyrocket.cli.admin.topic", {"broker", "store", "nameserver", "testing"}),
+        ("skyrocket.cli.messages.consume", {"broker", "store", "nameserver", "testing"}),
+        ("skyrocket.cli.messages.dlq", {"broker", "store", "nameserver", "testing", "spark", "columnar"}),
+        ("skyrocket.cli.files.store", {"broker", "nameserver", "testing", "spark"}),
     ],
 )
 def test_a_command_does_not_load_packages_it_does_not_need(module: str, not_needed: set[str]):

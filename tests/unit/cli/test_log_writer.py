@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
-from skyrocket.cli.log_writer import LogWriter
+from skyrocket import __version__
+from skyrocket.cli.log_writer import JsonFormatter, LogWriter
 from tests.support.loop_pauses import measured_pauses
+from tests.support.ports import free_port
+from tests.support.skyrocket_process import SkyrocketProcess, cluster_info
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
 
@@ -119,3 +124,45 @@ def test_a_process_that_ends_with_an_exception_has_written_all_of_its_lines():
     lines = [line for line in ended.stderr.splitlines() if line.startswith("line ")]
     assert lines == [f"line {number}" for number in range(2_000)]
     assert "it crashed" in ended.stderr
+
+
+def test_json_lines_are_documents_also_with_an_exception():
+    formatter = JsonFormatter()
+    try:
+        raise ValueError('a "quoted"\nline')
+    except ValueError:
+        record = logging.LogRecord("skyrocket.x", logging.ERROR, __file__, 1, "It broke: %s", ("why\n",), sys.exc_info())
+    line = formatter.format(record)
+    assert "\n" not in line
+    found = json.loads(line)
+    assert (found["level"], found["logger"], found["message"]) == ("ERROR", "skyrocket.x", "It broke: why\n")
+    assert 'ValueError: a "quoted"' in found["exception"]
+    assert found["time"].endswith("Z")
+
+
+def test_server_logs_json_to_a_file_from_its_level_on_and_tells_start_and_stop(tmp_path: Path):
+    log, names = tmp_path / "logs" / "names.log", free_port()
+    arguments = ["namesrv", "--port", str(names), "--log-file", str(log), "--log-format", "json", "--log-level", "INFO"]
+    with SkyrocketProcess("namesrv", tmp_path, arguments, lambda: cluster_info(f"127.0.0.1:{names}") is not None) as process:
+        process.stop()
+    messages = [json.loads(line)["message"] for line in log.read_text().splitlines()]
+    assert messages[0].startswith(f"skyrocket {__version__} starts the nameserver, as process ")
+    assert f"The nameserver listens on 127.0.0.1:{names}." in messages
+    assert messages[-2:] == ["Stopping: SIGTERM.", "Stopped."]
+
+
+def test_server_below_its_level_says_nothing(tmp_path: Path):
+    log, names = tmp_path / "names.log", free_port()
+    arguments = ["namesrv", "--port", str(names), "--log-file", str(log), "--log-level", "ERROR"]
+    with SkyrocketProcess("namesrv", tmp_path, arguments, lambda: cluster_info(f"127.0.0.1:{names}") is not None) as process:
+        process.stop()
+    assert log.read_text() == ""
+
+
+def test_log_file_that_cannot_be_written_is_one_sentence(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    command = [sys.executable, "-m", "skyrocket", "namesrv", "--log-file", str(tmp_path / "file" / "log")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S_MAX, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith(f"The log file {tmp_path}/file/log cannot be written: ")

@@ -14,9 +14,12 @@ from typer.testing import CliRunner, Result
 from skyrocket.cli.main import app
 from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, cluster_options_of, pipeline_job
 from skyrocket.cli.pipeline_jobs.jobs import JOBS
+from skyrocket.cli.progress_bar import show_progress
 from skyrocket.pipelines.errors import ArchiveError, ArgumentError
+from skyrocket.pipelines.progress import JobProgress
 from tests.support.startup import imported_by
 
+V = ("--version", "b")
 HELP = """
 from skyrocket.cli.main import app
 try:
@@ -62,6 +65,26 @@ def test_the_page_of_jobs_has_each_of_them(name: str):
         (["archive", "orders", "--to", "/tmp/x", "--batch-messages", "0"], "A batch has 0 messages. It must have at least 1."),
         (["archive", "orders", "--to", "/tmp/x", "--conf", "spark"], "--conf is key=value, not 'spark'."),
         (["archive", "orders", "--to", "/tmp/x", "--access-key", "a"], "--secret-key is missing."),
+        (
+            ["table", "t", "--to", "mysql:x", "--key", "a", *V],
+            "The target is 'mysql'. It must be one of postgresql:…",
+        ),
+        (
+            ["table", "t", "--to", "delta:", "--key", "a", *V],
+            "The target is 'delta'. It must be one of postgresql:…",
+        ),
+        (["table", "t", "--to", "delta:s3://b/x", "--key", "a", *V], "'s3://b/x' is a URL."),
+        (["table", "t", "--to", "delta:/x", "--key", "", *V], "--key is empty. Use FIELD"),
+        (
+            ["table", "t", "--to", "delta:/x", "--key", "a", *V, "--mode", "x"],
+            "The mode is 'x'. It must be last-writer",
+        ),
+        (["table", "t", "--to", "delta:/x", "--key", "a", *V, "--batch-messages", "0"], "A batch has 0 messages."),
+        (
+            ["table", "t", "--to", "delta:/x", "--key", "a", *V, "--waiting-max", "-1"],
+            "At most -1 changes may wait.",
+        ),
+        (["table", "t", "--to", "delta:/x", "--key", "a", *V, "--schema", "/absent"], "/absent: No such file"),
         (["replay", "--to", "orders"], "Give one source: --archive, --store or --topic."),
         (["replay", "--to", "x", "--topic", "a", "--store", "/tmp"], "Give one source: --archive, --store or --topic."),
         (["replay", "--topic", "a", "--to", "x", "--to-tls"], "Options about the target's cluster need --to-namesrv."),
@@ -70,6 +93,22 @@ def test_the_page_of_jobs_has_each_of_them(name: str):
         (["replay", "--topic", "orders", "--to", "x", "--since", "soon"], "--since is 'soon', which is not a time."),
         (["replay", "--topic", "a", "--to", "x", "--since", "9", "--until", "5"], "The time range is empty"),
         (["replay", "--topic", "a", "--to", "x", "--where", " "], "The condition is empty."),
+        (["replay", "--topic", "a", "--to", "x", "--to-group", "g"], "Give either --to or --to-group, not both."),
+        (["drain"], "Name the group, its topics and the archive: skyrocket pipeline drain GROUP TOPIC --to FOLDER"),
+        (["drain", "g", "orders"], "Name the group, its topics and the archive"),
+        (["drain", "g", "orders", "--to", "s3://bucket/x"], "'s3://bucket/x' is a URL"),
+        (["drain", "g", "order-*", "--to", "/tmp/x"], "'order-*' is a pattern. Name each topic that is to be drained."),
+        (["drain", "g", "--prove", "/tmp/x"], "--prove takes the folder of a drain, and nothing else."),
+        (["verify"], "Name store directories, or an archive with --archive."),
+        (["verify", "--replica", "/tmp/x"], "--replica compares two stores: skyrocket pipeline verify MASTER --replica FOLDER"),
+        (["verify", "/nowhere/x"], "/nowhere/x is not a store"),
+        (["verify", "--archive", "/nowhere/x"], "/nowhere/x is not an archive."),
+        (["verify", "/nowhere/x", "--only-topic", "a"], "--only-topic chooses topics of an archive, and --archive is missing."),
+        (["drain", "--prove", "/nowhere/x"], "/nowhere/x is not the archive of a drain."),
+        (["signup-demo", "--seconds", "1"], "--seconds is 1. It must be 4 to 3600."),
+        (["signup-demo", "--rate", "0"], "--rate is 0. It must be 1 to 1000."),
+        (["signup-demo", "--minute", "0"], "--minute is 0. It must be 1 to 3600."),
+        (["signup-demo", "--seconds", "3600", "--rate", "1000"], "is more than 200,000 sign-ups. Choose less of one."),
     ],
 )
 def test_wrong_arguments_are_one_sentence_before_spark_starts(arguments: list[str], sentence: str):
@@ -112,6 +151,41 @@ def test_errors_of_a_job_have_the_exit_code_of_their_kind():
     for word, code, sentence in (("wrong", 2, "The word is wrong.\n"), ("broken", 1, "The archive is broken.\n")):
         done = CliRunner().invoke(made, [word])
         assert (done.exit_code, done.stderr) == (code, sentence)
+
+
+def test_a_result_that_is_bad_news_is_printed_and_the_exit_code_is_1(tmp_path: Path):
+    def losing(options: JobOptions) -> JobResult:
+        """Lose something."""
+        return JobResult({"master": options.master}, "A message was lost.", lambda: "<p>lost</p>", is_sound=False)
+
+    page = tmp_path / "x.html"
+    done = CliRunner().invoke(command_of(losing, has_report=True), ["--report", str(page)])
+    assert (done.exit_code, done.stdout, done.stderr, page.read_text()) == (1, "A message was lost.\n", "", "<p>lost</p>")
+
+
+def test_a_job_that_brings_its_cluster_uses_another_only_if_the_command_names_it(monkeypatch: pytest.MonkeyPatch):
+    def naming(options: JobOptions) -> JobResult:
+        """Name the cluster."""
+        return JobResult({}, options.cluster.get("nameserver", "its own"))
+
+    monkeypatch.setenv("NAMESRV_ADDR", "production:9876")
+    made = command_of(naming, brings_cluster=True)
+    assert CliRunner().invoke(made, []).stdout == "its own\n"
+    assert CliRunner().invoke(made, ["-n", "h:1"]).stdout == "h:1\n"
+    assert CliRunner().invoke(command_of(naming), []).stdout == "production:9876\n"
+
+
+def test_lines_below_the_bar_are_shown_on_a_terminal_and_go_with_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    with show_progress("starting", is_shown=True) as on_progress:
+        on_progress(JobProgress("draining", 3, 9, "sign-ups", ("waiting: sms 12", "[not markup]")))
+    shown = capsys.readouterr().err
+    for text in ("draining", "3 of 9 sign-ups", "waiting: sms 12", "[not markup]"):
+        assert text in shown
 
 
 def test_a_job_with_a_report_writes_it_to_the_file(tmp_path: Path):

@@ -43,4 +43,4 @@ async def test_brokers_topics_and_health(tmp_path: Path):
 
 def test_its_default_port_is_not_the_brokers():
     assert NameserverSettings().metrics_address == ("127.0.0.1", 5558)
-    assert not NameserverSettings().serves_metrics
+    assert not NameserverSettings().exports_metrics

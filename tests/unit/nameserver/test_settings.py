@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.settings.errors import FixedSettingError, SettingsError
 from skyrocket.settings.kinds import HOST, PATH
+from tests.support.waiting import wait_until
 from tests.unit.nameserver.running import a_nameserver
 
 
@@ -160,3 +162,15 @@ def test_every_setting_is_documented():
     shown = {cells[1].strip("` "): cells[4].strip() for line in text.splitlines() if len(cells := line.split("|")) == 7}
     for key, row in NameserverSettings.rows().items():
         assert shown.get(key) == ("yes" if row.changeable else "no"), key
+
+
+def test_log_level_changes_at_run_time(tmp_path: Path):
+    package = logging.getLogger("skyrocket")
+    before = package.level
+    try:
+        with a_nameserver(tmp_path, scan_interval_ms=10) as running:
+            assert running.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"logLevel=DEBUG").code == ResponseCode.SUCCESS
+            wait_until(lambda: package.level == logging.DEBUG, "the level")
+            assert running.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"logLevel=LOUD").code == ResponseCode.SYSTEM_ERROR
+    finally:
+        package.setLevel(before)

@@ -16,6 +16,7 @@ from skyrocket.net.server import Server
 from skyrocket.net.tls import server_context
 from skyrocket.protocol.command import Command, encode_command
 from skyrocket.protocol.frame import Serialization
+from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.certificates import Certificate
 from tests.unit.net.scene import ASK_BACK, BIG, ECHO, GROUP, REFUSE, SILENT, SLOW, WRONG_HEADER, Raw, scene
@@ -355,3 +356,23 @@ async def test_connection_listeners_are_called_before_the_connection_is_used():
         assert told == [played.address]
         assert played.dialer.open_connection(played.address) is not None
         assert played.dialer.open_connection("127.0.0.1:1") is None
+
+
+async def test_slow_requests_are_logged(caplog: pytest.LogCaptureFixture):
+    async with scene() as played:
+
+        def dawdle(command: Command, _connection: object) -> Command:
+            played.clock.now += 700
+            return command.response(0)
+
+        played.router.add(RequestCode.GET_BROKER_CONFIG, dawdle)
+        await played.ask(RequestCode.GET_BROKER_CONFIG)
+        assert not caplog.records, "nothing is slow unless somebody says so"
+        played.server.log_slower_than(701)
+        await played.ask(RequestCode.GET_BROKER_CONFIG)
+        assert not caplog.records
+        played.server.log_slower_than(700)
+        await played.ask(RequestCode.GET_BROKER_CONFIG)
+        assert [record.getMessage() for record in caplog.records] == [
+            "Requests of one read took 700 ms. The first one is GET_BROKER_CONFIG."
+        ]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyrocket.report.charts import draw_bars, draw_lines, join_bins, largest_series, shade_of
-from skyrocket.report.limits import SERIES_MAX
-from skyrocket.report.parts import BarChart, LineChart, LineSeries
+from skyrocket.report.charts import draw_bars, draw_columns, draw_lines, join_bins, largest_series, shade_of
+from skyrocket.report.limits import BINS_MAX, SERIES_MAX
+from skyrocket.report.parts import BarChart, ColumnChart, ColumnSeries, LineChart, LineSeries
 from skyrocket.report.scale import LinearScale, nice_ticks, thin_points, time_ticks
 from skyrocket.report.texts import (
     count_of,
@@ -135,3 +135,24 @@ def test_controls_are_shown_and_long_texts_cut():
     assert escape_text("a\x00b\u202ec\ud800") == "a\\x00b\\u202ec\\ud800"
     assert escape_text("abcdef", 4) == "abc…"
     assert escape_text("a\nb") == "a\nb"
+
+
+def test_columns_of_a_label_stand_side_by_side_with_their_values_as_tooltips():
+    series = [ColumnSeries("in-line", [10, 90]), ColumnSeries("queued", [100, 0])]
+    drawn = draw_columns(ColumnChart("Latency", ["1 ms", "<2 ms>"], series, "%"))
+    assert drawn.count('class="column"') == 4
+    assert drawn.index('<g class="s0">') < drawn.index('<g class="s1">')
+    assert "in-line, &lt;2 ms&gt;: 90 %" in drawn
+    assert "queued, 1 ms: 100 %" in drawn
+    places = [float(part.split('"', 1)[0]) for part in drawn.split('<rect x="')[1:]]
+    assert places == sorted(places[:2]) + sorted(places[2:])
+    assert places[0] < places[2] < places[1] < places[3], "in-line and queued take turns"
+
+
+def test_columns_are_bounded_and_say_so_and_without_values_there_is_no_chart():
+    many = ColumnChart("x", [str(number) for number in range(BINS_MAX + 3)], [ColumnSeries("a", [1.0] * (BINS_MAX + 3))])
+    drawn = draw_columns(many)
+    assert drawn.count('class="column"') == BINS_MAX
+    assert f"The first {BINS_MAX} of {BINS_MAX + 3} labels are shown." in drawn
+    for empty in ([], [ColumnSeries("a", [0.0])], [ColumnSeries("a", [math.nan])]):
+        assert "There is no data" in draw_columns(ColumnChart("x", ["1"], empty))

@@ -84,10 +84,10 @@ def test_limits_come_from_settings_and_their_defaults_are_those_of_the_net():
     assert limits.idle_ms == 5_000
 
 
-def test_only_quotas_change_at_run_time():
+def test_only_quotas_and_what_is_logged_change_at_run_time():
     rows = ServerSettings.rows()
     changeable = {key for key, row in rows.items() if row.changeable}
-    assert changeable == {"requestsPerSecondPerAddress", "bytesPerSecondPerAddress"}
+    assert changeable == {"requestsPerSecondPerAddress", "bytesPerSecondPerAddress", "logLevel", "slowRequestMs"}
     shown = BrokerSettings().to_texts()
     assert not [key for key in shown if key.startswith("tls.")], "no answer tells where certificates are"
 

@@ -133,6 +133,7 @@ class BrokerHandlers:
             "putMessageEntireTimeMax": str(self._flow_control.longest_send_ms),
             "sendThreadPoolQueueHeadWaitTimeMills": str(self._flow_control.waited_ms),
             "pullThreadPoolQueueHeadWaitTimeMills": str(self._flow_control.waited_ms),
+            "busyRefusals": str(self._flow_control.refused),
             "putTps": _rates(put.rate, now_ms),
             "getTotalTps": _rates(get.rate, now_ms),
             "getFoundTps": _rates(get.rate, now_ms),

@@ -22,10 +22,10 @@ from skyrocket.auth.plain_acl import convert_plain_acl
 from skyrocket.auth.sealing import transfer_key, unseal
 from skyrocket.auth.users import AccessKeys, User, UserType
 from skyrocket.broker.auth.access_store import AccessStore
-from skyrocket.broker.auth.audit_log import AuditLog
 from skyrocket.broker.auth.guard import AccessGuard
 from skyrocket.broker.auth.handlers import SEALED, AccessHandlers
 from skyrocket.broker.settings import BrokerSettings
+from skyrocket.net.audit_log import AuditLog
 from skyrocket.net.router import Router
 from skyrocket.protocol.bodies import AclInfo, UserInfo
 from skyrocket.protocol.command import Command

@@ -20,9 +20,9 @@ from skyrocket.auth.access_table import AccessTable
 from skyrocket.auth.decision import AccessDecision, decide, refusal_remark
 from skyrocket.auth.policies import Acl
 from skyrocket.auth.request_needs import naming_fields, needs_of
-from skyrocket.auth.users import User, UserStatus
-from skyrocket.broker.auth.audit_log import AuditLog
+from skyrocket.auth.users import User, authenticate
 from skyrocket.broker.settings import BrokerSettings
+from skyrocket.net.audit_log import ADMITTED, REFUSED, AuditLog
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import Refusal
 from skyrocket.protocol.command import RESPONSE_FLAG, Command, decode_command, encode_header
@@ -31,11 +31,9 @@ from skyrocket.protocol.frame import Frame
 from skyrocket.protocol.permissions import Action, Resource
 from skyrocket.protocol.requests import REQUESTS
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.protocol.signature import ACCESS_KEY, CREDENTIAL_FIELDS, SECURITY_TOKEN, SIGNATURE, is_signed_by
+from skyrocket.protocol.signature import ACCESS_KEY, CREDENTIAL_FIELDS, SECURITY_TOKEN, SIGNATURE
 
 ADMITTED_MAX: Final = 10_000  # remembered: users × resources × addresses
-ADMITTED: Final = "admitted"
-REFUSED: Final = "refused"
 
 _NOT_AUTHORIZED: Final = "Authorization failed. Please verify your access rights and try again."
 _CHANGES: Final = Action.CREATE | Action.UPDATE | Action.DELETE
@@ -98,17 +96,7 @@ class AccessGuard:
         """Return who sends a request, and why that is not believed. Both are None for a code that needs no signature."""
         if command.code in self._unauthenticated:
             return None, None
-        name = command.fields.get(ACCESS_KEY)
-        if not name:
-            return None, "username cannot be null."
-        user = self._table().users.get(name)
-        if user is None:
-            return None, f"User:{name} is not found."
-        if user.status is UserStatus.DISABLE:
-            return None, f"User:{name} is disabled."
-        if not is_signed_by(command.fields, command.body, command.version, user.password):
-            return None, "check signature failed."
-        return user, None
+        return authenticate(command, self._table().users)
 
     def _authorize(self, command: Command, user: User | None, address: str) -> str | None:
         """Say why a user may not send a request; None when it may."""

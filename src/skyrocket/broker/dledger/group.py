@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from skyrocket.broker.admin.cold_answers import read_cold
 from skyrocket.broker.dledger.driver import GroupDriver, outside
@@ -75,6 +76,16 @@ _ANSWERS: Final[dict[int, type[LedgerMessage]]] = {
 }
 
 
+class NodeTls(NamedTuple):
+    """How a node speaks to the others: both are None where it is plain."""
+
+    server: ssl.SSLContext | None
+    client: ssl.SSLContext | None
+
+
+PLAIN: Final = NodeTls(None, None)
+
+
 class DLedgerNode:
     """The broker's node in its group."""
 
@@ -92,6 +103,7 @@ class DLedgerNode:
         on_committed: Callable[[], None],
         on_broken: Callable[[Exception], None],
         register: Callable[[], None],
+        tls: NodeTls = PLAIN,
     ) -> None:
         """`on_committed` is called when more is confirmed, `register` makes the broker register soon."""
         self._group = group
@@ -104,8 +116,8 @@ class DLedgerNode:
         self.on_committed = on_committed
         self.driver = GroupDriver(group.config, store, self, on_broken, batch_push=group.batch_push)
         self._saver = TermSaver(store, self.driver.on_saved, lambda why: self.driver.feed(StorageFailed(why)))
-        self._port = NodePort(group.addresses, self._take_request, self._get_entries)
-        self._dialer = Dialer()
+        self._port = NodePort(group.addresses, self._take_request, self._get_entries, tls.server)
+        self._dialer = Dialer(tls=tls.client)
         others = {peer: group.addresses[peer] for peer in group.config.others}
         self._links = PeerLinks(others, self._dialer, self._take_answer, lambda peer: self.driver.feed(Unreachable(peer)))
         self._roles = RoleFollower(roles, group.slave_id, register, self._adopt_topics)

@@ -6,6 +6,7 @@ Frames are those of all of RocketMQ, bodies are DLedger's JSON, or the binary fo
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from typing import Final, NamedTuple, cast
 
@@ -51,6 +52,7 @@ class NodePort:
         addresses: dict[str, str],
         on_request: Callable[[int, PeerRequest], None],
         get_entries: Callable[[GetEntriesRequest, Callable[[GetEntriesResponse], None]], None],
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """`on_request` is called with a request's number, for `reply`. `get_entries` answers a tool that reads the ledger."""
         self._addresses = addresses
@@ -63,7 +65,7 @@ class NodePort:
             router.add(code, self._handle)
         router.add(RequestCode.DLEDGER_PUSH, self._handle_push)
         router.add(RequestCode.DLEDGER_GET, self._handle_get)
-        self.server = Server(router)
+        self.server = Server(router, tls=tls, tls_only=tls is not None)
 
     async def listen(self, host: str, port: int) -> int:
         return await self.server.listen(host, port)

@@ -38,11 +38,11 @@ class BrokerMonitoring(Monitoring):
         self.stages = StageTimes()
         self._store = store
         self._copies = MAJORITY if settings.dledger else REPLICAS
-        self._address = settings.metrics_address
+        self._place = settings.metrics_address, settings.otlp_values
         self._appends = 0
 
     def listen(self) -> None:
-        self.start(*self._address)
+        self.begin(*self._place)
 
     def install(
         self, context: BrokerContext, server: Server, waiting_pulls: Callable[[], int], node_figures: Callable[[], dict[str, str]]

@@ -13,6 +13,7 @@ have it.
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Callable
 
 from skyrocket.broker.replication.ha_client import HaClient
@@ -22,6 +23,7 @@ from skyrocket.broker.replication.roles import confirmed_by_slaves, copies_neede
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.dialer import Dialer
 from skyrocket.net.errors import NetError
+from skyrocket.net.tls import RENEWAL_MS, renew
 from skyrocket.store.files import Files
 from skyrocket.store.flusher import Flusher
 from skyrocket.store.horizon import REPLICAS
@@ -45,6 +47,8 @@ class Replication:
         self.server: HaServer | None = None  # of a master
         self.client: HaClient | None = None  # of a slave
         self.ha_port = 0  # 0 while nothing listens
+        self._tls: ssl.SSLContext | None = None
+        self._renewal_ms = now_ms() + RENEWAL_MS
 
     async def start(
         self, flusher: Flusher, dialer: Dialer, on_appended: Callable[[], None], on_confirmed: Callable[[], None]
@@ -56,7 +60,7 @@ class Replication:
         settings = self._settings()
         secret = settings.ha_secret()
         if settings.role.is_slave:
-            tls = settings.client_tls(settings.uses_ha_tls)
+            self._tls = tls = settings.client_tls(settings.uses_ha_tls)
             self.client = HaClient(
                 self._store, flusher, self._reader, self._settings, dialer, self._now_ms, on_appended, secret, tls
             )
@@ -66,7 +70,7 @@ class Replication:
         self.server = HaServer(self._store, self._reader, self._settings, self._now_ms, self._on_acknowledged, secret)
         try:
             default_port = 0 if self._chooses_port else settings.port + 1
-            tls = settings.server_tls() if settings.uses_ha_tls else None
+            self._tls = tls = settings.server_tls() if settings.uses_ha_tls else None
             self.ha_port = await self.server.listen(settings.host, settings.ha_port or default_port, tls)
         except NetError as error:
             if settings.ha_port or self._copies > 1:
@@ -108,6 +112,9 @@ class Replication:
             self.client.on_confirmed()
 
     def check_time(self, now_ms: int) -> None:
+        if now_ms >= self._renewal_ms:
+            self._renewal_ms = now_ms + RENEWAL_MS
+            renew(self._tls)
         if self.server is not None:
             self.server.check_time(now_ms)
             self.require_copies()

@@ -89,7 +89,8 @@ class BrokerProcess:
 
     def _take_line(self, line: str) -> None:
         self.last_line = line.rstrip()
-        self._echo(f"[{self.name}] {self.last_line}")
+        is_json = self.last_line.startswith("{")  # of --log-format json, for programs
+        self._echo(self.last_line if is_json else f"[{self.name}] {self.last_line}")
         if self.last_line.startswith(self._ready_mark):
             self.address = self.last_line.removeprefix(self._ready_mark).split()[0].rstrip(".")
             self.on_ready()

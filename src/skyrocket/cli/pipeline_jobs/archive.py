@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from skyrocket.cli.output import format_table
-from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, pipeline_job
+from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, drift_lines, pipeline_job, stop_on_signal
+from skyrocket.pipelines.progress import ProgressHistory, record_progress
 
 if TYPE_CHECKING:
     from skyrocket.pipelines.archive.job import ArchiveSummary
+    from skyrocket.pipelines.json_columns.json_schema import JsonColumns
 
 
-@pipeline_job()
+@pipeline_job(has_report=True)
 def archive(
     options: JobOptions,
     topics: Annotated[list[str], typer.Argument(metavar="TOPICS", help="Topics, or patterns such as 'order-*'.")],
     to: Annotated[str, typer.Option("--to", metavar="FOLDER", help="The archive: a new folder, or one of an earlier run.")],
     table_format: Annotated[
         str | None, typer.Option("--format", help="parquet or delta, for a new archive. Without it: parquet.")
+    ] = None,
+    json_columns: Annotated[
+        bool,
+        typer.Option("--json-columns", help="For a new archive: JSON bodies as typed columns, too, as messages have them."),
+    ] = False,
+    schema: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="For a new archive: the same, with the columns of a JSON Schema.")
     ] = None,
     compression: Annotated[str, typer.Option(help="Of the files: lz4, zstd, snappy or none.")] = "lz4",
     batch_messages: Annotated[int, typer.Option(help="Publish after this many messages.")] = 2_000_000,
@@ -38,51 +44,45 @@ def archive(
 ) -> JobResult:
     """Copy topics to Parquet files or a Delta table, each message once. Run it again to continue."""
     from skyrocket.pipelines.archive import job  # noqa: PLC0415 — importing Spark takes longer than a help text
+    from skyrocket.pipelines.json_columns.json_schema import read_json_schema  # noqa: PLC0415
 
+    history = ProgressHistory()
     given: dict[str, Any] = {"cluster": options.cluster, "table_format": table_format, "skip_missing": skip_missing}
     job.check_arguments(topics, to, table_format, compression, batch_messages)
     if dry_run:
         summary, _ = job.plan_archive(topics, to, **given)
-        return JobResult(_document(summary), _table(summary, "WOULD ARCHIVE"))
+        return JobResult(_document(summary), _table(summary, "WOULD ARCHIVE"), lambda: _page(options, summary, history))
     job.check_topics(topics, options.cluster)
+    columns: JsonColumns | Literal["infer"] | None = job.INFER if json_columns else None
+    if schema is not None:
+        columns = read_json_schema(schema)
     spark = options.session("archive")
     try:
-        with _stop_on_signal(follow) as stop:
+        with stop_on_signal(follow) as stop:
             summary = job.archive_topics(
                 spark,
                 topics,
                 to,
+                json_columns=columns,
                 compression=compression,
                 batch_messages=batch_messages,
                 compact=compact,
                 follow=follow,
                 every_s=every,
                 stop=stop,
-                on_progress=options.on_progress,
+                on_progress=record_progress(history, options.on_progress),
                 **given,
             )
     finally:
         spark.stop()
-    return JobResult(_document(summary), _text(summary))
+    return JobResult(_document(summary), _text(summary), lambda: _page(options, summary, history))
 
 
-@contextmanager
-def _stop_on_signal(follow: bool) -> Iterator[threading.Event]:
-    """With --follow, let Ctrl-C and SIGTERM end the job after the batch that it is at."""
-    stop = threading.Event()
-    if not follow:
-        yield stop
-        return
+def _page(options: JobOptions, summary: ArchiveSummary, history: ProgressHistory) -> str:
+    from skyrocket.pipelines.archive.presentation import archive_page  # noqa: PLC0415
+    from skyrocket.report import render_page  # noqa: PLC0415
 
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return render_page(archive_page(summary, history, options.cluster_name, time.time_ns() // 1_000_000))
 
 
 def _document(summary: ArchiveSummary) -> dict[str, Any]:
@@ -100,7 +100,16 @@ def _document(summary: ArchiveSummary) -> dict[str, Any]:
             for topic, counts in sorted(summary.topics.items())
         },
         "lost": summary.lost,
+        **_json_document(summary),
     }
+
+
+def _json_document(summary: ArchiveSummary) -> dict[str, Any]:
+    columns = summary.json_columns
+    if columns is None:
+        return {}
+    kinds = {column.name: column.kind for column in columns.columns}
+    return {"jsonColumns": kinds, "badBodies": summary.bad_bodies, "drift": summary.drift.document(columns)}
 
 
 def _table(summary: ArchiveSummary, head: str) -> str:
@@ -116,5 +125,9 @@ def _text(summary: ArchiveSummary) -> str:
         f"Deleted before archived: {lost.topic}, queue {lost.queue_id} at {lost.broker}, offsets {lost.start} to {lost.stop}."
         for lost in summary.lost
     ]
+    if summary.json_columns is not None:
+        if summary.bad_bodies:
+            lines.append(f"{summary.bad_bodies:,} bodies are not JSON objects as they should be; jsonError says why.")
+        lines += drift_lines(summary.drift.fields(summary.json_columns))
     lines.append(f"{summary.folder} ({summary.format}) is at batch {summary.last_batch}.")
     return "\n".join(lines)

@@ -10,29 +10,32 @@ The shared code prints the result, writes the report, and turns an error into on
 from __future__ import annotations
 
 import inspect
-import sys
-from collections.abc import Callable, Iterator, Mapping
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from skyrocket.cli.cluster_command import FAILED, INTERRUPTED, WRONG_INPUT, refuse
-from skyrocket.cli.nameserver_options import DEFAULT_NAMESERVER, AddressServer, Namesrv, read_environment
+from skyrocket.cli.cluster_command import connect_or_refuse, parse_time_ms, refuse
+from skyrocket.cli.connection import CONNECTION_OPTIONS
+from skyrocket.cli.exit_codes import FAILED, INTERRUPTED, exit_code_of
 from skyrocket.cli.output import to_json
+from skyrocket.cli.progress_bar import is_terminal, show_progress
 from skyrocket.client.errors import ClientError
 from skyrocket.pipelines.errors import PipelineError, our_sentence
-from skyrocket.pipelines.progress import JobProgress, OnProgress
+from skyrocket.pipelines.progress import OnProgress
 from skyrocket.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+DRIFT_SHOWN: Final = 20
 LOCAL_MASTER: Final = "local[*]"
-TIME_HELP: Final = "milliseconds since 1970, or a time such as 2026-11-15T06:51:57 (local unless it has a zone)"
 _NOT_INSTALLED: Final = "The package {name} is not installed. Install it with: pip install 'skyrocketmq[pipelines]'"
 
 
@@ -43,6 +46,7 @@ class JobResult:
     document: Any  # for --json
     text: str
     html: Callable[[], str] | None = None  # for --report; called only if a report is wanted
+    is_sound: bool = True  # False: the job has found a problem, and the command fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,26 +73,7 @@ class JobOptions:
 
 
 _SHARED: Final[dict[str, tuple[Any, Any]]] = {
-    "namesrv": (Namesrv, None),
-    "address_server": (AddressServer, None),
-    "namespace": (
-        Annotated[str, typer.Option(help="The namespace, which prefixes the names of topics and groups.", show_default=False)],
-        "",
-    ),
-    "tls": (Annotated[bool, typer.Option("--tls", help="Connect with TLS.")], False),
-    "access_key": (
-        Annotated[
-            str, typer.Option(envvar="ROCKETMQ_ACCESS_KEY", help="The access key that signs requests.", show_default=False)
-        ],
-        "",
-    ),
-    "secret_key": (
-        Annotated[
-            str,
-            typer.Option(envvar="ROCKETMQ_SECRET_KEY", help="The secret key that goes with the access key.", show_default=False),
-        ],
-        "",
-    ),
+    **CONNECTION_OPTIONS,
     "master": (
         Annotated[str, typer.Option(metavar="URL", help="Spark's master: local[*], spark://host:7077, yarn, sc://host:15002.")],
         LOCAL_MASTER,
@@ -111,16 +96,39 @@ _WITHOUT_SPARK: Final[dict[str, tuple[Any, Any]]] = {
 }
 
 
+_OWN_CLUSTER: Final[dict[str, tuple[Any, Any]]] = {
+    "namesrv": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "-n",
+                "--namesrv",
+                metavar="HOST:PORT",
+                help="Nameservers of a cluster to use, separated by semicolons. Without it, the job starts its own.",
+            ),
+        ],
+        None,
+    ),
+    "address_server": (
+        Annotated[str | None, typer.Option(metavar="HOST[:PORT]", help="An HTTP server that lists those nameservers.")],
+        None,
+    ),
+}
+
+
 def pipeline_job(
-    *, has_report: bool = False, uses_spark: bool = True
+    *, has_report: bool = False, uses_spark: bool = True, brings_cluster: bool = False
 ) -> Callable[[Callable[..., JobResult]], Callable[..., None]]:
     """Return a decorator that makes a command of a job. `has_report` adds `--report` for a job that returns `html`.
 
     A job that asks the cluster itself takes `--master` and `--conf` too, so that scripts can pass the same options to all jobs.
+    A job that `brings_cluster` gets no cluster unless the command names one: it starts its own, whatever the environment says.
     """
 
     def make_command(job: Callable[..., JobResult]) -> Callable[..., None]:
         options = {**_SHARED, **({} if uses_spark else _WITHOUT_SPARK), **(_REPORT if has_report else {})}
+        if brings_cluster:
+            options |= _OWN_CLUSTER
         _, *own = inspect.signature(job, eval_str=True).parameters.values()
         shared = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
@@ -129,7 +137,14 @@ def pipeline_job(
 
         def command(**values: Any) -> None:
             given = {name: values.pop(name) for name in options}
-            _run_job(job, _parse_options(**given), values, "starting Spark" if uses_spark else "asking the cluster")
+            is_own = brings_cluster and not given["namesrv"] and not given["address_server"]
+            parsed = _parse_options(**given)
+            _run_job(
+                job,
+                replace(parsed, cluster={}) if is_own else parsed,
+                values,
+                "starting Spark" if uses_spark else "asking the cluster",
+            )
 
         command.__name__ = getattr(job, "__name__", "command")
         command.__doc__ = job.__doc__
@@ -154,36 +169,39 @@ def _parse_options(
     return JobOptions(cluster_options_of(**cluster), master.strip(), as_json, report, config)
 
 
-def cluster_options_of(
-    *,
-    namesrv: str | None,
-    address_server: str | None = None,
-    namespace: str = "",
-    tls: bool = False,
-    access_key: str = "",
-    secret_key: str = "",
-) -> dict[str, str]:
-    """Return the options of Spark's source for the cluster that the command names."""
-    if bool(access_key) != bool(secret_key):
-        missing = "--secret-key" if access_key else "--access-key"
-        refuse(f"{missing} is missing. Give --access-key and --secret-key together, or neither.")
-    if namesrv and address_server:
-        refuse("Give either --namesrv or --address-server, not both.")
-    if not namesrv and not address_server:
-        namesrv, address_server = read_environment()
-    found = {"addressServer": address_server} if address_server else {"nameserver": namesrv or DEFAULT_NAMESERVER}
-    named = {"namespace": namespace, "accessKey": access_key, "secretKey": secret_key, "tls": "true" if tls else ""}
-    return {**found, **{name: value for name, value in named.items() if value}}
+def cluster_options_of(**connection: Any) -> dict[str, str]:
+    """Return the options of Spark's source for the cluster that the shared options name."""
+    return connect_or_refuse(**connection).spark_options()
+
+
+def drift_lines(fields: Sequence[object]) -> list[str]:
+    """Return a line for each field that left its column, and one for those that are too many."""
+    more = [f"{len(fields) - DRIFT_SHOWN} more fields drifted; --json has them."] if len(fields) > DRIFT_SHOWN else []
+    return [*map(str, fields[:DRIFT_SHOWN]), *more]
 
 
 def parse_ms(text: str | None, option: str) -> int | None:
     """Parse a time as TIME_HELP says. None stays None."""
-    if text is None or (text.isascii() and text.isdigit()):
-        return None if text is None else int(text)
+    return None if text is None else parse_time_ms(text, option)
+
+
+@contextmanager
+def stop_on_signal(follow: bool) -> Iterator[threading.Event]:
+    """With --follow, let Ctrl-C and SIGTERM end the job after the batch that it is at."""
+    stop = threading.Event()
+    if not follow:
+        yield stop
+        return
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
-    except (ValueError, OverflowError):
-        refuse(f"{option} is '{text}', which is not a time. Use {TIME_HELP}.")
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _run_job(job: Callable[..., JobResult], options: JobOptions, values: dict[str, Any], first_step: str) -> None:
@@ -192,11 +210,13 @@ def _run_job(job: Callable[..., JobResult], options: JobOptions, values: dict[st
     from skyrocket.spark.errors import SparkSourceError  # noqa: PLC0415
 
     try:
-        with _progress_bar(first_step, is_shown=sys.stderr.isatty()) as on_progress:
+        with show_progress(first_step, is_shown=is_terminal()) as on_progress:
             result = job(_with_progress(options, on_progress), **values)
         if options.report is not None and result.html is not None:
             options.report.write_text(result.html(), encoding="utf-8")
         typer.echo(to_json(result.document) if options.as_json else result.text)
+        if not result.is_sound:
+            raise typer.Exit(FAILED)
     except BrokenPipeError:
         raise  # the reader closed the pipe: typer exits without a message
     except KeyboardInterrupt:
@@ -204,7 +224,7 @@ def _run_job(job: Callable[..., JobResult], options: JobOptions, values: dict[st
     except ModuleNotFoundError as error:
         refuse(_NOT_INSTALLED.format(name=error.name))
     except (PipelineError, ClientError, ProtocolError, SparkSourceError) as error:
-        _fail(str(error), WRONG_INPUT if isinstance(error, ValueError) else FAILED, error)
+        _fail(str(error), exit_code_of(error), error)
     except PySparkException as error:
         _fail(our_sentence(str(error)), FAILED, error)
     except OSError as error:
@@ -217,29 +237,4 @@ def _fail(sentence: str, code: int, error: Exception) -> None:
 
 
 def _with_progress(options: JobOptions, on_progress: OnProgress) -> JobOptions:
-    return JobOptions(options.cluster, options.master, options.as_json, options.report, options.config, on_progress)
-
-
-@contextmanager
-def _progress_bar(first_step: str, *, is_shown: bool) -> Iterator[OnProgress]:
-    """Show a bar on a terminal; nowhere else, so that logs and pipes stay clean."""
-    if not is_shown:
-        yield lambda _: None
-        return
-    from rich.console import Console  # noqa: PLC0415 — a job in a pipe needs no bar
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[counted]}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(first_step, total=None, counted="")
-
-        def show(progress: JobProgress) -> None:
-            bars.update(
-                task,
-                description=progress.what,
-                total=progress.total,
-                completed=progress.done,
-                counted=progress.counted(),
-            )
-
-        yield show
+    return replace(options, on_progress=on_progress)

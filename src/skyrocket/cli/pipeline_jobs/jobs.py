@@ -24,6 +24,9 @@ JOBS: Final = {
     "replay": LazyCommand(
         "skyrocket.cli.pipeline_jobs.replay:replay", "Send messages of an archive, a store directory or a topic to a topic."
     ),
+    "table": LazyCommand(
+        "skyrocket.cli.pipeline_jobs.table:table", "Keep a table at the latest state of each key of a topic of changes."
+    ),
     "audit": LazyCommand(
         "skyrocket.cli.pipeline_jobs.audit:audit",
         "Find missing, repeated and disordered messages by the sequence stamps of our client.",
@@ -32,9 +35,21 @@ JOBS: Final = {
         "skyrocket.cli.pipeline_jobs.backlog:backlog",
         "Show lag, rates, time to drain and members of consumer groups, with advice.",
     ),
+    "drain": LazyCommand(
+        "skyrocket.cli.pipeline_jobs.drain:drain",
+        "Archive what waits for a group, move the group past it, and prove later that nothing was lost.",
+    ),
     "deadletters": LazyCommand(
         "skyrocket.cli.pipeline_jobs.deadletters:deadletters",
         "Group dead letters by cause, topic and age, with samples; export them; resend a selection.",
+    ),
+    "verify": LazyCommand(
+        "skyrocket.cli.pipeline_jobs.verify:verify",
+        "Verify stores, a replica against its master, or an archive against its topics.",
+    ),
+    "signup-demo": LazyCommand(
+        "skyrocket.cli.pipeline_jobs.signup_demo:signup_demo",
+        "Run a sign-up system on one machine: a queue, four services, a funnel on Spark, and proof that nothing is lost.",
     ),
 }
 
@@ -47,4 +62,4 @@ app = typer.Typer(
 
 @app.callback()
 def pipeline() -> None:
-    """Run jobs: archive, replay, audit, backlog, dead letters. They work on clusters of ours and Apache's."""
+    """Run jobs: archive, replay, table, audit, backlog, drain, dead letters, verify, and the sign-up demo."""

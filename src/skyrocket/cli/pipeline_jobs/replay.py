@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skyrocket.cli.cluster_command import refuse
+from skyrocket.cli.cluster_command import TIME_HELP, refuse
 from skyrocket.cli.output import format_table
-from skyrocket.cli.pipeline_jobs.job_command import TIME_HELP, JobOptions, JobResult, cluster_options_of, parse_ms, pipeline_job
+from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, cluster_options_of, parse_ms, pipeline_job
+from skyrocket.pipelines.progress import ProgressHistory, record_progress
 
 if TYPE_CHECKING:
     from skyrocket.pipelines.replay.job import ReplaySource, ReplaySummary
 
 
-@pipeline_job()
+@pipeline_job(has_report=True)
 def replay(
     options: JobOptions,
     to: Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="The topic to send to.")] = None,
+    to_group: Annotated[
+        str | None,
+        typer.Option("--to-group", metavar="GROUP", help="Instead of --to: only this group gets them, by its retry topic."),
+    ] = None,
     archive: Annotated[Path | None, typer.Option(metavar="FOLDER", help="The source: an archive.")] = None,
     store: Annotated[Path | None, typer.Option(metavar="FOLDER", help="The source: a broker's store directory.")] = None,
     topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="The source: a topic of the cluster.")] = None,
@@ -57,7 +63,7 @@ def replay(
     source = _source(archive, store, topic)
     about_target = {"namespace": to_namespace, "tls": to_tls, "access_key": to_access_key, "secret_key": to_secret_key}
     to_cluster = _target_cluster(to_namesrv, about_target)
-    job.check_arguments(source, to, to_cluster, rate)
+    job.check_arguments(source, to, to_group, to_cluster, rate)
     selection = Selection(
         topics=tuple(only_topic or ()),
         from_ms=parse_ms(since, "--since"),
@@ -66,23 +72,35 @@ def replay(
         tags=tuple(tag or ()),
         where=where,
     )
+    history = ProgressHistory()
     spark = options.session("replay")
     try:
         summary = job.replay_messages(
             spark,
             source,
             to=to,
+            to_group=to_group,
             cluster=options.cluster,
             to_cluster=to_cluster,
             selection=selection,
             rate=rate,
             progress=progress,
             dry_run=dry_run,
-            on_progress=options.on_progress,
+            on_progress=record_progress(history, options.on_progress),
         )
     finally:
         spark.stop()
-    return JobResult(_document(summary), _text(summary, dry_run))
+    target = (to_cluster or options.cluster).get("nameserver") or options.cluster_name
+    return JobResult(
+        _document(summary), _text(summary, dry_run), lambda: _page(summary, history, target, rate=rate, is_dry=dry_run)
+    )
+
+
+def _page(summary: ReplaySummary, history: ProgressHistory, where: str, *, rate: float | None, is_dry: bool) -> str:
+    from skyrocket.pipelines.replay.presentation import replay_page  # noqa: PLC0415
+    from skyrocket.report import render_page  # noqa: PLC0415
+
+    return render_page(replay_page(summary, history, where, time.time_ns() // 1_000_000, rate=rate, is_dry=is_dry))
 
 
 def _source(archive: Path | None, store: Path | None, topic: str | None) -> ReplaySource:
@@ -101,7 +119,7 @@ def _source(archive: Path | None, store: Path | None, topic: str | None) -> Repl
 def _target_cluster(namesrv: str | None, about: dict[str, Any]) -> dict[str, str] | None:
     """Return the options of the target cluster; None for the cluster of the source."""
     if namesrv is not None:
-        return cluster_options_of(namesrv=namesrv, **about)
+        return cluster_options_of(namesrv=namesrv, **about, environment={})  # its variables are those of the source
     if any(about.values()):
         refuse("Options about the target's cluster need --to-namesrv.")
     return None

@@ -47,9 +47,12 @@ class Brokers:
 
     # --- lookup
 
-    async def list_brokers(self) -> list[BrokerInfo]:
-        """Fetch all brokers from a nameserver, slaves included."""
-        answer = await self.request_nameserver(RequestCode.GET_BROKER_CLUSTER_INFO)
+    async def list_brokers(self, nameserver: str | None = None) -> list[BrokerInfo]:
+        """Fetch all brokers from a nameserver, slaves included. Without an address, from one that answers."""
+        if nameserver is None:
+            answer = await self.request_nameserver(RequestCode.GET_BROKER_CLUSTER_INFO)
+        else:
+            answer = await self.session.request_ok(nameserver, RequestCode.GET_BROKER_CLUSTER_INFO)
         info = self.decode_body(answer, ClusterInfo)
         return [
             BrokerInfo(cluster=broker.cluster or "", broker_name=name, broker_id=broker_id, address=address)

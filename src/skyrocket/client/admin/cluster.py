@@ -29,9 +29,9 @@ class ClusterAdmin:
         """The addresses of the nameservers."""
         return list(self._brokers.session.nameservers)
 
-    async def brokers(self) -> list[BrokerInfo]:
-        """List all brokers that are registered, slaves included."""
-        return await self._brokers.list_brokers()
+    async def brokers(self, nameserver: str | None = None) -> list[BrokerInfo]:
+        """List all brokers that are registered, slaves included; with `nameserver`, those that this nameserver knows."""
+        return await self._brokers.list_brokers(nameserver)
 
     async def states(self) -> list[BrokerState]:
         """Fetch the state of all brokers. If a broker does not answer, the `error` of its row says why."""
@@ -71,7 +71,8 @@ class ClusterAdmin:
         """Fetch how far the slaves of a master are, or how a slave copies. `broker` is an address, or a name for its master."""
         answer = await self._request_broker(await self._brokers.address(broker), RequestCode.GET_BROKER_HA_STATUS)
         info = self._brokers.decode_body(answer, HARuntimeInfo)
-        end = info.master_commit_log_max_offset
+        own = info.ha_client_runtime_info
+        end = info.master_commit_log_max_offset if info.master else own.max_offset
         slaves = [
             SlaveState(
                 address=(one.addr or "").removeprefix("/"),
@@ -81,7 +82,7 @@ class ClusterAdmin:
             )
             for one in info.ha_connection_info
         ]
-        master = "" if info.master else info.ha_client_runtime_info.master_addr or ""
+        master = "" if info.master else own.master_addr or ""
         return ReplicationState(is_master=info.master, end_offset=end, slaves=slaves, master_address=master)
 
     async def nameserver_states(self) -> list[NameserverState]:

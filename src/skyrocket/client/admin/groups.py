@@ -15,6 +15,7 @@ from skyrocket.client.admin.results import (
     ProducerClient,
     QueueProgress,
 )
+from skyrocket.client.consumer.subscription import TAG
 from skyrocket.client.errors import BrokerError, NotFoundError
 from skyrocket.client.queues import Queue
 from skyrocket.client.session.names import check_group
@@ -26,6 +27,7 @@ from skyrocket.protocol.bodies import (
     MessageModel,
     ProducerConnection,
     ProducerTableInfo,
+    SubscriptionData,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
     TopicList,
@@ -158,6 +160,7 @@ class GroupAdmin:
         )
         members: dict[str, ConsumerClient] = {}
         subscriptions: dict[str, str] = {}
+        types: dict[str, str] = {}
         is_broadcasting, start = None, None
         for answer in answers:
             connection = self._brokers.decode_body(answer, ConsumerConnection)
@@ -165,6 +168,7 @@ class GroupAdmin:
             subscriptions |= {
                 self._brokers.to_user(topic): one.sub_string or "*" for topic, one in connection.subscription_table.items()
             }
+            types |= {self._brokers.to_user(topic): _type_of(one) for topic, one in connection.subscription_table.items()}
             is_broadcasting = (
                 connection.message_model is MessageModel.BROADCASTING if connection.message_model else is_broadcasting
             )
@@ -175,6 +179,7 @@ class GroupAdmin:
             subscriptions=dict(sorted(subscriptions.items())),
             is_broadcasting=is_broadcasting,
             start=start,
+            subscription_types=dict(sorted(types.items())),
         )
 
     async def member_state(self, group: str, client_id: str) -> MemberState:
@@ -202,7 +207,15 @@ class GroupAdmin:
             if not row.dropped
         ]
         subscriptions = {to_user(one.topic or ""): one.sub_string or "*" for one in info.subscription_set}
-        return MemberState(group=group, client_id=client_id, subscriptions=dict(sorted(subscriptions.items())), queues=queues)
+        model = info.properties.get("messageModel")
+        return MemberState(
+            group=group,
+            client_id=client_id,
+            subscriptions=dict(sorted(subscriptions.items())),
+            queues=queues,
+            subscription_types={to_user(one.topic or ""): _type_of(one) for one in info.subscription_set},
+            is_broadcasting=None if model is None else model == MessageModel.BROADCASTING.value,
+        )
 
     async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
         """Fetch offsets and lag of a group in each queue, of one topic or of all topics in which it has offsets."""
@@ -287,6 +300,11 @@ def _client_fields(connection: Connection) -> dict[str, str]:
         "language": connection.language.value if connection.language else "",
         "version": version_text(connection.version),
     }
+
+
+def _type_of(subscription: SubscriptionData) -> str:
+    """Return TAG or SQL92. Clients before 4.2 knew only tags, and send no type."""
+    return subscription.expression_type or TAG
 
 
 def _settings(group: str, broker_name: str, config: SubscriptionGroupConfig) -> GroupSettings:

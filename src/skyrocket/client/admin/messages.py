@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from datetime import datetime
 from typing import Final
 
 from skyrocket.client.admin.brokers import Brokers
+from skyrocket.client.admin.follow import FollowStep, TopicFollower
 from skyrocket.client.admin.offsets import OffsetAdmin
 from skyrocket.client.admin.results import TraceStep
 from skyrocket.client.consumer.limits import ConsumerLimits
@@ -14,7 +15,7 @@ from skyrocket.client.consumer.offsets.start_position import Start, to_epoch_ms
 from skyrocket.client.consumer.pull.pull_policy import PullStatus
 from skyrocket.client.consumer.pull.pull_request import PullResult, decode_pull_response
 from skyrocket.client.consumer.subscription import TAG, Expression, make_subscription
-from skyrocket.client.errors import BrokerError, ConfigurationError, NotFoundError
+from skyrocket.client.errors import BrokerError, ClientError, ConfigurationError, NotFoundError
 from skyrocket.client.queues import Queue
 from skyrocket.client.received import Received
 from skyrocket.protocol.command import Command
@@ -33,7 +34,7 @@ from skyrocket.protocol.message.tags import EVERY_TAG
 from skyrocket.protocol.message.trace import decode_trace, keys_of
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION
+from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION, PULL_SUSPEND
 from skyrocket.protocol.system_names import DEAD_LETTER_PREFIX, TOOLS_GROUP, TRACE_TOPIC
 
 QUERY_MESSAGES_MAX: Final = 64  # in one query; brokers return no more
@@ -196,7 +197,50 @@ class MessageAdmin:
                 return
             offset = result.next_offset
 
-    async def _pull(self, address: str, queue: Queue, offset: int, expression: Expression, count: int) -> PullResult:
+    async def follow(
+        self,
+        topic: str,
+        *,
+        start: Start = "last",
+        expression: Expression = EVERY_TAG,
+        queues: Collection[Queue] | None = None,
+    ) -> AsyncGenerator[Received]:
+        """Yield the messages of a topic from `start` on, and then each one as it arrives, until the caller stops.
+
+        It joins no group and commits no offset. Messages of one queue come in order. Without `queues`, a queue that the topic
+        gets later is followed too. A broker that does not answer is asked again.
+        """
+        begins = await self._offsets.at(topic, start)
+        if queues is not None:
+            for queue in queues:
+                if queue not in begins:
+                    raise NotFoundError(f"There is no {queue}. List the queues with: skyrocket topic show {topic}")
+            begins = {queue: begins[queue] for queue in queues}
+
+        async def discover() -> Mapping[Queue, int]:
+            return await self._offsets.at(topic, "first")
+
+        subscription = make_subscription(topic, expression, 0)
+        addresses: dict[Queue, str] = {}
+
+        async def pull(queue: Queue, offset: int) -> FollowStep:
+            address = addresses.get(queue) or await self._brokers.address_of_queue(queue)
+            try:
+                result = await self._pull(address, queue, offset, expression, _LIMITS.pull_messages, hold_ms=_LIMITS.pull_hold_ms)
+            except ClientError:
+                addresses.pop(queue, None)  # a broker that is started again may have another
+                raise
+            addresses[queue] = address
+            found = list(subscription.filter(self._decode_messages(result.records, queue.broker_name, address)))
+            return FollowStep(found, result.next_offset)
+
+        async for message in TopicFollower(pull, None if queues is not None else discover).messages(begins):
+            yield message
+
+    async def _pull(
+        self, address: str, queue: Queue, offset: int, expression: Expression, count: int, *, hold_ms: int = 0
+    ) -> PullResult:
+        """Pull a queue. With `hold_ms`, the broker holds the request that long while there is no message."""
         subscription = make_subscription(queue.topic, expression, 0)
         if subscription.kind != TAG:
             raise ConfigurationError(
@@ -208,16 +252,18 @@ class MessageAdmin:
             queue_id=queue.queue_id,
             queue_offset=offset,
             max_msg_nums=count,
-            sys_flag=PULL_SUBSCRIPTION,
+            sys_flag=PULL_SUBSCRIPTION | (PULL_SUSPEND if hold_ms else 0),
             commit_offset=0,
-            suspend_timeout_millis=0,
+            suspend_timeout_millis=hold_ms,
             subscription=subscription.expression,
             sub_version=0,
             expression_type=subscription.kind,
             max_msg_bytes=_LIMITS.pull_bytes,
             rpc_broker_name=queue.broker_name,
         )
-        answer = await self._brokers.session.request(address, Command(RequestCode.PULL_MESSAGE, fields=header.to_fields()))
+        timeout_ms = self._brokers.session.limits.request_ms + hold_ms
+        command = Command(RequestCode.PULL_MESSAGE, fields=header.to_fields())
+        answer = await self._brokers.session.request(address, command, timeout_ms=timeout_ms)
         result = decode_pull_response(answer, address)
         return result if result.status is PullStatus.FOUND else result._replace(records=b"")
 

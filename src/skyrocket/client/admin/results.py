@@ -116,6 +116,7 @@ class GroupMembers(AdminResult, frozen=True):
     subscriptions: dict[str, str]  # topic -> expression
     is_broadcasting: bool | None
     start: str | None  # CONSUME_FROM_…, as in the members' heartbeats
+    subscription_types: dict[str, str] = {}  # topic -> TAG or SQL92
 
 
 class MemberQueue(QueueResult, frozen=True):
@@ -132,6 +133,8 @@ class MemberState(AdminResult, frozen=True):
     client_id: str
     subscriptions: dict[str, str]  # topic -> expression
     queues: list[MemberQueue]
+    subscription_types: dict[str, str] = {}  # topic -> TAG or SQL92
+    is_broadcasting: bool | None = None  # None: it does not tell
 
 
 class QueueProgress(QueueResult, frozen=True):
@@ -229,7 +232,7 @@ class ReplicationState(AdminResult, frozen=True):
     """How a broker replicates. A slave has no slaves, but the address of its master."""
 
     is_master: bool
-    end_offset: int  # of the master's log
+    end_offset: int  # of the broker's log
     slaves: list[SlaveState]
     master_address: str
 

@@ -62,6 +62,7 @@ class SyncTopicAdmin(SyncAdminPart[TopicAdmin]):
     delete = _blocking(TopicAdmin.delete)
     names = _blocking(TopicAdmin.names)
     get = _blocking(TopicAdmin.get)
+    get_at = _blocking(TopicAdmin.get_at)
     route = _blocking(TopicAdmin.route)
     status = _blocking(TopicAdmin.status)
     groups = _blocking(TopicAdmin.groups)
@@ -97,6 +98,7 @@ class SyncMessageAdmin(SyncAdminPart[MessageAdmin]):
     retry_dead_letter = _blocking(MessageAdmin.retry_dead_letter)
     read = _blocking_iterator(MessageAdmin.read)
     read_queue = _blocking_iterator(MessageAdmin.read_queue)
+    follow = _blocking_iterator(MessageAdmin.follow)
 
 
 class SyncClusterAdmin(SyncAdminPart[ClusterAdmin]):

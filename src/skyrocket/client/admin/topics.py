@@ -178,6 +178,11 @@ class TopicAdmin:
         configs = await self._brokers.for_each(list(addresses), lambda name: self._fetch_config(topic, addresses[name]))
         return [_settings(topic, name, config) for name, config in zip(addresses, configs, strict=True) if config is not None]
 
+    async def get_at(self, topic: str, broker: str) -> TopicSettings | None:
+        """Fetch the settings of a topic at the master with this name, also of a topic without a route. None: it has no such."""
+        config = await self._fetch_config(topic, await self._brokers.address(broker))
+        return None if config is None else _settings(topic, broker, config)
+
     async def _fetch_config(self, topic: str, address: str) -> TopicConfig | None:
         header = GetTopicConfigRequestHeader(topic=self._brokers.to_wire(topic))
         try:

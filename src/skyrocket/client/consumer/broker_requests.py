@@ -25,6 +25,7 @@ from skyrocket.protocol.bodies import (
     ConsumeStatus,
     ConsumeType,
     GetConsumerStatusBody,
+    MessageModel,
     ProcessQueueInfo,
     ResetOffsetBody,
 )
@@ -99,6 +100,7 @@ class ConsumerRequestHandlers:
                 "PROP_THREADPOOL_CORE_SIZE": str(settings.concurrency),
                 "PROP_CONSUMEORDERLY": "true" if settings.orderly else "false",
                 "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
+                "messageModel": (MessageModel.BROADCASTING if settings.broadcasting else MessageModel.CLUSTERING).value,
             },
             subscription_set=[subscription.as_body() for subscription in engine.subscriptions.values()],
             mq_table={queue.as_body(): _process_queue_info(assigned) for queue, assigned in engine.assigned.by_queue.items()},

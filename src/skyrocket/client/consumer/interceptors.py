@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Any
 
 from skyrocket.client.consumer.handlers import MessageHandler, Verdict, verdict_of
@@ -32,6 +33,9 @@ class ConsumerInterceptor:
         """Take note of the end of the call. The verdict is LATER when the messages are delivered again. `error` is what the
         handler raised."""
 
+    def measure_consume(self, messages: Sequence[Received], verdict: Verdict, error: Exception | None, seconds: float) -> None:
+        """Take note of how long the call took."""
+
 
 def intercept_handlers(
     handlers: Mapping[str, MessageHandler], interceptors: Sequence[ConsumerInterceptor]
@@ -43,37 +47,40 @@ def intercept_handlers(
 def _wrap(handler: MessageHandler, interceptors: Sequence[ConsumerInterceptor]) -> Callable[[Any], Any]:
     handle: Any = handler.function
 
-    def begin(messages: Received | list[Received]) -> list[Received]:
+    def begin(messages: Received | list[Received]) -> tuple[list[Received], float]:
         several = [messages] if isinstance(messages, Received) else messages
         for interceptor in interceptors:
             call_interceptor(interceptor.before_consume, several)
-        return several
+        return several, perf_counter()
 
-    def end(several: list[Received], value: object, error: Exception | None) -> None:
+    def end(begun: tuple[list[Received], float], value: object, error: Exception | None) -> None:
+        several, began_s = begun
+        seconds = perf_counter() - began_s
         verdict = Verdict.LATER if error is not None else verdict_of(value)
         for interceptor in reversed(interceptors):
+            call_interceptor(interceptor.measure_consume, several, verdict, error, seconds)
             call_interceptor(interceptor.after_consume, several, verdict, error)
 
     async def run_async(messages: Received | list[Received]) -> object:
-        several = begin(messages)
+        begun = begin(messages)
         try:
             value = await handle(messages)
         except Exception as error:
-            end(several, None, error)
+            end(begun, None, error)
             raise
-        end(several, value, None)
+        end(begun, value, None)
         return value
 
     def run_sync(messages: Received | list[Received]) -> object:
-        several = begin(messages)
+        begun = begin(messages)
         try:
             value = handle(messages)
             if asyncio.iscoroutine(value):  # a plain function around an async one, such as a partial
                 value = asyncio.run(value)
         except Exception as error:
-            end(several, None, error)
+            end(begun, None, error)
             raise
-        end(several, value, None)
+        end(begun, value, None)
         return value
 
     return run_async if handler.is_async else run_sync

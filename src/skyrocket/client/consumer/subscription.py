@@ -35,6 +35,11 @@ TopicSelection = str | Iterable[str] | Mapping[str, Expression]
 """One topic, several topics, or topics with an expression each."""
 
 
+def looks_like_sql(text: str) -> bool:
+    """Whether a text is an SQL92 expression rather than tags."""
+    return _SQL92.search(text) is not None
+
+
 def sql(expression: str) -> Sql:
     """Select messages by their properties: `sql("price > 100 AND region = 'eu'")`. The broker must allow SQL92 filters."""
     if not expression.strip():
@@ -91,7 +96,7 @@ def _check_tags(topic: str, text: str, tags: Iterable[str]) -> None:
     Such a subscription is valid, but receives nothing: no message has the tag.
     """
     expression = f"The expression {text!r} of topic '{topic}'" if topic else f"The expression {text!r}"
-    if _SQL92.search(text):
+    if looks_like_sql(text):
         raise ConfigurationError(
             f"{expression} is SQL92, but a text stands for tags. Write sql({text!r}) instead, imported from skyrocket.client."
         )

@@ -1,4 +1,4 @@
-"""Helpers for applications: deduplication, version checks, loss detection, tracing.
+"""Helpers for applications: deduplication, version checks, loss detection, tracing, metrics.
 
     from skyrocket.client.helpers import Deduplicator, SqliteClaims, Tracing
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from skyrocket.client.helpers.deduplication_sql import SqlClaims
     from skyrocket.client.helpers.deduplication_sqlite import SqliteClaims
     from skyrocket.client.helpers.loss_detection import LossDetector, LossReport, StreamReport
+    from skyrocket.client.helpers.metrics import ClientMetrics
     from skyrocket.client.helpers.tracing import Tracing
     from skyrocket.client.helpers.versions import MemoryVersions, VersionCheck, Versions
     from skyrocket.client.helpers.versions_redis import RedisVersions
@@ -29,6 +30,7 @@ __all__ = [
     "AsyncRedisClaims",
     "ClaimState",
     "Claims",
+    "ClientMetrics",
     "Deduplicator",
     "InProgressError",
     "LossDetector",
@@ -57,6 +59,7 @@ if not TYPE_CHECKING:  # or type checkers would accept any name
             "deduplication_sql": ("SqlClaims",),
             "deduplication_sqlite": ("SqliteClaims",),
             "loss_detection": ("LossDetector", "LossReport", "StreamReport"),
+            "metrics": ("ClientMetrics",),
             "tracing": ("Tracing",),
             "versions": ("MemoryVersions", "VersionCheck", "Versions"),
             "versions_redis": ("RedisVersions",),

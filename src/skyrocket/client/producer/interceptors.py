@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from types import TracebackType
 from typing import Any
 
@@ -39,6 +40,11 @@ class ProducerInterceptor:
 
         `receipt` is None after an error, and for `send_oneway`. The messages of `send_batch` share one receipt.
         """
+
+    def measure_send(
+        self, messages: Sequence[Message], receipt: Receipt | None, error: BaseException | None, seconds: float
+    ) -> None:
+        """Take note of how long a send took, with all its attempts. Called once for the messages of `send_batch`."""
 
 
 class _LoggedErrors:
@@ -70,9 +76,10 @@ def call_interceptor(function: Callable[..., Any], *arguments: Any) -> Any:
 class InterceptedScope(SendScope):
     """The context around one send with interceptors. Inside it is the scope of a tracing, or one that does nothing."""
 
-    __slots__ = ("_inner", "_interceptors", "_receipt", "_scope")
+    __slots__ = ("_began_s", "_inner", "_interceptors", "_receipt", "_scope")
 
     def __init__(self, messages: Sequence[Message], interceptors: Sequence[ProducerInterceptor], open_inner: OpenScope) -> None:
+        self._began_s = perf_counter()
         for interceptor in interceptors:
             messages = [_before_send(interceptor, message) for message in messages]
         super().__init__(messages)
@@ -93,7 +100,9 @@ class InterceptedScope(SendScope):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._inner.__exit__(kind, error, trace)
+        seconds = perf_counter() - self._began_s
         for interceptor in reversed(self._interceptors):
+            call_interceptor(interceptor.measure_send, self.messages, self._receipt, error, seconds)
             for message in self.messages:
                 call_interceptor(interceptor.after_send, message, self._receipt, error)
 

@@ -19,6 +19,7 @@ from skyrocket.pipelines.archive.batch_record import AddedFile, BatchRecord, dec
 from skyrocket.pipelines.archive.layout import BATCHES, DESCRIPTION, LOCK, OWN_FOLDER, STAGED, batch_file
 from skyrocket.pipelines.errors import ArchiveError
 from skyrocket.pipelines.file_lock import take_lock
+from skyrocket.pipelines.json_columns.json_schema import JsonColumns
 
 TableFormat = Literal["parquet", "delta"]
 FORMATS: Final = ("parquet", "delta")
@@ -31,6 +32,7 @@ class ArchiveDescription(msgspec.Struct, frozen=True, kw_only=True):
     id: str  # also the name of the transactions in a Delta log
     format: TableFormat
     version: int = VERSION
+    json_columns: JsonColumns | None = None  # of bodies; None: bodies are binary only
 
 
 @contextmanager
@@ -57,6 +59,7 @@ class ArchiveFolder:
         self.root = root
         self.id = description.id
         self.format: TableFormat = description.format
+        self.json_columns = description.json_columns
 
     @classmethod
     def open(cls, root: Path) -> Self | None:
@@ -77,8 +80,8 @@ class ArchiveFolder:
         return cls(root, description)
 
     @classmethod
-    def create(cls, root: Path, table_format: TableFormat) -> Self:
-        description = ArchiveDescription(id=str(uuid.uuid4()), format=table_format)
+    def create(cls, root: Path, table_format: TableFormat, json_columns: JsonColumns | None = None) -> Self:
+        description = ArchiveDescription(id=str(uuid.uuid4()), format=table_format, json_columns=json_columns)
         replace_file(root / DESCRIPTION, msgspec.json.encode(description))
         return cls(root, description)
 

@@ -35,6 +35,8 @@ class StagedFile(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
     first_ms: int  # the earliest and the latest store time
     last_ms: int
+    bad_bodies: int = 0  # since the task's file before this one; with JSON columns only
+    drift: str = "{}"  # JSON: how often fields left their columns, since then
 
 
 class AddedFile(msgspec.Struct, frozen=True, kw_only=True):

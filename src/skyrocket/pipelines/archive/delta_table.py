@@ -20,17 +20,20 @@ from skyrocket.pipelines.archive.archive_folder import ArchiveFolder
 from skyrocket.pipelines.archive.batch_record import AddedFile, BatchRecord
 from skyrocket.pipelines.archive.layout import PARTITIONS, TABLE_COLUMNS
 from skyrocket.pipelines.errors import ArchiveError, ArgumentError
+from skyrocket.pipelines.json_columns.body_columns import arrow_fields
+from skyrocket.pipelines.json_columns.json_schema import JsonColumns
 from skyrocket.spark.columns import COLUMNS
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 
-def table_schema() -> Any:
-    return pa.schema([(name, COLUMNS[name].arrow if name in COLUMNS else pa.string()) for name in TABLE_COLUMNS])
+def table_schema(json_columns: JsonColumns | None = None) -> Any:
+    own = [] if json_columns is None else arrow_fields(json_columns)
+    return pa.schema([*((name, COLUMNS[name].arrow if name in COLUMNS else pa.string()) for name in TABLE_COLUMNS), *own])
 
 
-def _delta() -> Any:
+def import_delta() -> Any:
     """Import delta-rs, which only this form of an archive needs."""
     try:
         import deltalake  # noqa: PLC0415
@@ -44,7 +47,7 @@ def _delta() -> Any:
 class DeltaArchive:
     def __init__(self, folder: ArchiveFolder) -> None:
         self.folder = folder
-        self._delta = _delta()
+        self._delta = import_delta()
 
     def _open(self) -> DeltaTable:
         table: DeltaTable = self._delta.DeltaTable(str(self.folder.root))
@@ -65,7 +68,10 @@ class DeltaArchive:
         """Create the table if it is new, and remove files of batches that were not committed. Needs the lock."""
         if not self._exists():
             self._delta.DeltaTable.create(
-                str(self.folder.root), schema=table_schema(), partition_by=list(PARTITIONS), name="skyrocket archive"
+                str(self.folder.root),
+                schema=table_schema(self.folder.json_columns),
+                partition_by=list(PARTITIONS),
+                name="skyrocket archive",
             )
         committed = self._committed(self._open())
         for batch in self.folder.record_numbers():

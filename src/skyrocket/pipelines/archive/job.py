@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
+import msgspec
 from pyspark.sql import SparkSession
 
 from skyrocket.client.queues import Queue
 from skyrocket.pipelines.archive.archive_folder import FORMATS, ArchiveFolder, TableFormat, archive_lock
 from skyrocket.pipelines.archive.batch_record import (
+    AddedFile,
     BatchRecord,
     LostMessages,
     StagedFile,
@@ -29,14 +32,18 @@ from skyrocket.pipelines.archive.batch_record import (
 )
 from skyrocket.pipelines.archive.compaction import ROOT, ArchiveMerge, SizedFile, plan_merges
 from skyrocket.pipelines.archive.delta_table import DeltaArchive
-from skyrocket.pipelines.archive.files_source import COMPRESSION, FOLDER, PLAN, ArchiveFiles, encode_plan
+from skyrocket.pipelines.archive.files_source import COMPRESSION, FOLDER, JSON_COLUMNS, PLAN, ArchiveFiles, encode_plan
 from skyrocket.pipelines.archive.parquet_table import ParquetTable
 from skyrocket.pipelines.archive.plan import QueueBounds, RunPlan, is_pattern, next_batch, plan_run, plan_tasks, select_topics
 from skyrocket.pipelines.clusters import parallel_tasks, parse_cluster, require_queues
 from skyrocket.pipelines.errors import ArchiveError, ArgumentError
+from skyrocket.pipelines.json_columns.drift import DriftCounter
+from skyrocket.pipelines.json_columns.json_schema import JsonColumns
+from skyrocket.pipelines.json_columns.sample import infer_from_messages, read_messages, sample_parts, take_sample
 from skyrocket.pipelines.progress import JobProgress, OnProgress, ignore_progress
 from skyrocket.spark.cluster.cluster_client import ClusterClient
 
+INFER: Final = "infer"  # typed columns of JSON bodies: those that the newest messages have
 COMPRESSIONS: Final = ("lz4", "zstd", "snappy", "none")
 BATCH_MESSAGES: Final = 2_000_000  # of one publication
 TASK_MESSAGES_MAX: Final = 1_000_000
@@ -51,6 +58,11 @@ class TopicCounts:
     files: int = 0
     size_bytes: int = 0
 
+    def add(self, file: AddedFile) -> None:
+        self.messages += file.rows
+        self.files += 1
+        self.size_bytes += file.size_bytes
+
 
 @dataclass
 class ArchiveSummary:
@@ -63,8 +75,12 @@ class ArchiveSummary:
     last_batch: int = 0  # of the archive
     planned: int = 0  # messages that a dry run would archive
     topics: dict[str, TopicCounts] = field(default_factory=dict)
+    hours: dict[str, TopicCounts] = field(default_factory=dict)  # by the hour in which messages were stored
     lost: list[LostMessages] = field(default_factory=list)
     merged: int = 0  # files that a compaction has replaced
+    json_columns: JsonColumns | None = None
+    bad_bodies: int = 0  # with JSON columns: bodies that have none
+    drift: DriftCounter = field(default_factory=DriftCounter)
 
     @property
     def messages(self) -> int:
@@ -75,22 +91,26 @@ class ArchiveSummary:
         self.last_batch = record.batch
         self.lost += record.lost
         for file in record.added:
-            counts = self.topics.setdefault(file.topic, TopicCounts())
-            counts.messages += file.rows
-            counts.files += 1
-            counts.size_bytes += file.size_bytes
+            self.topics.setdefault(file.topic, TopicCounts()).add(file)
+            self.hours.setdefault(file.hour, TopicCounts()).add(file)
 
 
 Table = ParquetTable | DeltaArchive
 
 
-def open_table(root: Path, table_format: TableFormat | None = None, *, create: bool = False) -> Table:
+def open_table(
+    root: Path,
+    table_format: TableFormat | None = None,
+    *,
+    create: bool = False,
+    json_columns: JsonColumns | None = None,
+) -> Table:
     """Open an archive. Raise ArchiveError if there is none and none is to be created, or if it has another format."""
     folder = ArchiveFolder.open(root)
     if folder is None:
         if not create:
             raise ArchiveError(f"{root} is not an archive. Make one with: skyrocket pipeline archive TOPIC --to {root}")
-        folder = ArchiveFolder.create(root, table_format or "parquet")
+        folder = ArchiveFolder.create(root, table_format or "parquet", json_columns)
     if table_format is not None and folder.format != table_format:
         raise ArgumentError(f"{root} is an archive of format {folder.format}, not {table_format}. Leave --format out.")
     return DeltaArchive(folder) if folder.format == "delta" else ParquetTable(folder)
@@ -103,6 +123,7 @@ def archive_topics(
     *,
     cluster: Mapping[str, str],
     table_format: TableFormat | None = None,
+    json_columns: JsonColumns | Literal["infer"] | None = None,
     compression: str = "lz4",
     batch_messages: int = BATCH_MESSAGES,
     skip_missing: bool = False,
@@ -115,13 +136,11 @@ def archive_topics(
     """Archive everything that the topics have now; with `follow`, continue until `stop` is set.
 
     `to` is a folder that the driver and every task reach under this path. `table_format` is parquet or delta, for a new archive.
+    `json_columns` gives bodies typed columns: these, or those that the newest messages have.
     """
     root = check_arguments(topics, to, table_format, compression, batch_messages)
     check_topics(topics, cluster)
-    ArchiveFolder.open(root)  # refuse a folder of something else before the lock makes a file in it
-    with archive_lock(root, LOCK_WAIT_S):
-        table = open_table(root, table_format, create=True)
-        table.recover()
+    with _open_for_writing(root, table_format, lambda: decide_json_columns(root, json_columns, topics, cluster)) as table:
         job = _ArchiveRun(spark, table, cluster, compression, batch_messages, skip_missing, on_progress)
         job.run(topics)
         ended = stop or threading.Event()
@@ -130,6 +149,39 @@ def archive_topics(
         if compact:
             job.compact()
         return job.summary
+
+
+def archive_ranges(
+    spark: SparkSession,
+    ranges: Mapping[Queue, QueueBounds],
+    to: str | Path,
+    *,
+    cluster: Mapping[str, str],
+    compression: str = "lz4",
+    batch_messages: int = BATCH_MESSAGES,
+    on_progress: OnProgress = ignore_progress,
+) -> ArchiveSummary:
+    """Archive these offsets of these queues as Parquet files. The same call again takes what is left of them."""
+    root = check_arguments([queue.topic for queue in ranges], to, "parquet", compression, batch_messages)
+    with _open_for_writing(root, "parquet") as table:
+        job = _ArchiveRun(spark, table, cluster, compression, batch_messages, False, on_progress)
+        job.run_ranges(ranges)
+        return job.summary
+
+
+@contextmanager
+def _open_for_writing(
+    root: Path, table_format: TableFormat | None, decide_columns: Callable[[], JsonColumns | None] = lambda: None
+) -> Iterator[Table]:
+    """Open or create an archive, hold its lock, and finish what a killed run has left.
+
+    `decide_columns` is called with the lock held, and decides about the typed columns of a new archive.
+    """
+    ArchiveFolder.open(root)  # refuse a folder of something else before the lock makes a file in it
+    with archive_lock(root, LOCK_WAIT_S):
+        table = open_table(root, table_format, create=True, json_columns=decide_columns())
+        table.recover()
+        yield table
 
 
 def plan_archive(
@@ -169,6 +221,27 @@ def check_arguments(
     if "://" in str(to):
         raise ArgumentError(f"'{to}' is a URL. An archive is a folder that the driver and all tasks reach under one path.")
     return Path(to).absolute()
+
+
+def decide_json_columns(
+    root: Path, wanted: JsonColumns | Literal["infer"] | None, topics: Sequence[str], cluster: Mapping[str, str]
+) -> JsonColumns | None:
+    """Return the typed columns of an archive. An existing one keeps its own; raise ArgumentError if others are wanted."""
+    folder = ArchiveFolder.open(root)
+    if folder is not None:
+        if wanted is not None and (folder.json_columns is None or wanted not in (INFER, folder.json_columns)):
+            has = "no JSON columns" if folder.json_columns is None else "other JSON columns"
+            raise ArgumentError(f"{root} is an archive with {has}. They are decided when it is made: use another folder.")
+        return folder.json_columns
+    if wanted != INFER:
+        return wanted
+    bounds = queue_bounds(ClusterClient(parse_cluster(cluster)), topics)
+    found = infer_from_messages(take_sample(read_messages(cluster, sample_parts(bounds), ("body",))))
+    if not found.columns:
+        raise ArgumentError(
+            "None of the newest messages has a body that is a JSON object with fields. Name the columns with --schema FILE."
+        )
+    return found
 
 
 def check_topics(topics: Sequence[str], cluster: Mapping[str, str]) -> None:
@@ -213,13 +286,18 @@ class _ArchiveRun:
         self._progress: dict[Queue, int] = {} if last is None else last.progress
         folder = table.folder
         self.summary = ArchiveSummary(str(folder.root), folder.format, folder.id, last_batch=0 if last is None else last.batch)
+        self.summary.json_columns = folder.json_columns
         for source in (ArchiveFiles, ArchiveMerge):
             spark.dataSource.register(source)
         self._tasks = parallel_tasks(spark)
 
     def run(self, topics: Sequence[str]) -> None:
         """Archive everything up to where the queues end now."""
-        left: RunPlan | None = plan_run(self._progress, queue_bounds(self._client, topics), skip_missing=self._skip_missing)
+        self.run_ranges(queue_bounds(self._client, topics))
+
+    def run_ranges(self, bounds: Mapping[Queue, QueueBounds]) -> None:
+        """Archive what the archive does not have yet of these ranges."""
+        left: RunPlan | None = plan_run(self._progress, bounds, skip_missing=self._skip_missing)
         total, done = left.total if left is not None else 0, 0
         while left is not None and (step := next_batch(left, self._batch_messages)) is not None:
             self._on_progress(JobProgress("archiving", done, total))
@@ -231,6 +309,8 @@ class _ArchiveRun:
     def _write_files(self, batch: RunPlan) -> list[StagedFile]:
         parts = plan_tasks(batch, min(self._tasks, TASKS_MAX), TASK_MESSAGES_MAX)
         options = {PLAN: encode_plan(parts), FOLDER: str(self._table.folder.staged), COMPRESSION: self._compression}
+        if self._table.folder.json_columns is not None:
+            options[JSON_COLUMNS] = msgspec.json.encode(self._table.folder.json_columns).decode()
         frame = self._spark.read.format(ArchiveFiles.name()).options(**self._cluster, **options).load()
         return [read_row(row) for row in frame.collect()]
 
@@ -246,6 +326,9 @@ class _ArchiveRun:
         self._table.publish(record)
         self._progress = offsets
         self.summary.add(record)
+        for file in files:
+            self.summary.bad_bodies += file.bad_bodies
+            self.summary.drift.add_counts(json.loads(file.drift))
 
     def compact(self) -> None:
         self._on_progress(JobProgress("compacting", unit="files"))

@@ -21,6 +21,17 @@ from skyrocket.spark.source.partitions import QueuePartition, plan_partitions, r
 _PATTERN: Final = frozenset("*?[")
 
 
+class PlanWords(NamedTuple):
+    """How messages name the job that plans."""
+
+    holder: str  # what has the offsets
+    done: str  # what has happened to a message that it has
+    elsewhere: str  # what to do about a topic that was created again
+
+
+ARCHIVE_WORDS: Final = PlanWords("The archive", "archived", "Archive it to another folder.")
+
+
 class QueueBounds(NamedTuple):
     first: int  # the first offset that exists
     last: int  # one past the last
@@ -67,7 +78,13 @@ def select_topics(wanted: Sequence[str], existing: Iterable[str]) -> list[str]:
     return list(found)
 
 
-def plan_run(progress: Mapping[Queue, int], bounds: Mapping[Queue, QueueBounds], *, skip_missing: bool = False) -> RunPlan:
+def plan_run(
+    progress: Mapping[Queue, int],
+    bounds: Mapping[Queue, QueueBounds],
+    *,
+    skip_missing: bool = False,
+    words: PlanWords = ARCHIVE_WORDS,
+) -> RunPlan:
     """Plan everything between what is archived and what exists.
 
     A new queue begins at its first message. If messages behind the archived ones are gone, or a queue is shorter than its
@@ -80,8 +97,8 @@ def plan_run(progress: Mapping[Queue, int], bounds: Mapping[Queue, QueueBounds],
         start = progress.get(queue, first)
         if start > last:
             raise MissingMessagesError(
-                f"The archive has {queue} up to offset {start}, but the queue ends at {last}: the topic was deleted and created "
-                "again, or its broker lost messages. Archive it to another folder."
+                f"{words.holder} has {queue} up to offset {start}, but the queue ends at {last}: the topic was deleted and "
+                f"created again, or its broker lost messages. {words.elsewhere}"
             )
         if start < first:
             gaps.append(MissingRange(queue, start, min(first, last)))
@@ -90,7 +107,7 @@ def plan_run(progress: Mapping[Queue, int], bounds: Mapping[Queue, QueueBounds],
     if gaps and not skip_missing:
         more = f", and of {len(gaps) - 1} more queues" if len(gaps) > 1 else ""
         raise MissingMessagesError(
-            f"Messages were deleted before they were archived: {gaps[0]}{more}. To go on without them, use --skip-missing."
+            f"Messages were deleted before they were {words.done}: {gaps[0]}{more}. To go on without them, use --skip-missing."
         )
     return RunPlan(starts, {queue: bounds[queue].last for queue in starts}, tuple(gaps))
 

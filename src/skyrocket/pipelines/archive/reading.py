@@ -6,7 +6,6 @@ orders = read_archive(spark, "/mnt/archive").where("topic = 'orders'")
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
@@ -15,14 +14,20 @@ from skyrocket.pipelines.archive.archive_folder import archive_lock
 from skyrocket.pipelines.archive.job import open_table
 from skyrocket.pipelines.archive.layout import FILE_COLUMNS, PARTITIONS, TABLE_COLUMNS
 from skyrocket.pipelines.errors import ArchiveError
+from skyrocket.pipelines.json_columns.body_columns import BODY_COLUMNS, spark_fields
+from skyrocket.pipelines.json_columns.json_schema import JsonColumns
 from skyrocket.spark.columns import COLUMNS
 
-_SCHEMA: Final = StructType(
-    [
-        *(StructField(name, COLUMNS[name].spark) for name in FILE_COLUMNS),
-        *(StructField(name, StringType()) for name in PARTITIONS),
-    ]
-)
+
+def archive_schema(json_columns: JsonColumns | None = None) -> StructType:
+    own = [] if json_columns is None else spark_fields(json_columns)
+    return StructType(
+        [
+            *(StructField(name, COLUMNS[name].spark) for name in FILE_COLUMNS),
+            *own,
+            *(StructField(name, StringType()) for name in PARTITIONS),
+        ]
+    )
 
 
 def archive_files(root: str | Path) -> list[str]:
@@ -40,8 +45,11 @@ def archive_files(root: str | Path) -> list[str]:
 
 
 def read_archive(spark: SparkSession, root: str | Path) -> DataFrame:
+    """Return the messages of an archive; one with JSON columns also has `json`, `jsonRest` and `jsonError`."""
     files = archive_files(root)
+    json_columns = open_table(Path(root).absolute()).folder.json_columns
+    schema, columns = archive_schema(json_columns), (*TABLE_COLUMNS, *(() if json_columns is None else BODY_COLUMNS))
     if not files:
-        return spark.createDataFrame([], _SCHEMA).select(*TABLE_COLUMNS)
+        return spark.createDataFrame([], schema).select(*columns)
     base = str(Path(root).absolute())
-    return spark.read.schema(_SCHEMA).option("basePath", base).parquet(*files).select(*TABLE_COLUMNS)
+    return spark.read.schema(schema).option("basePath", base).parquet(*files).select(*columns)

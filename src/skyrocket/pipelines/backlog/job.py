@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 from skyrocket.client import Admin
-from skyrocket.pipelines.backlog.collect import BacklogCollector
-from skyrocket.pipelines.backlog.look import ClusterLook
-from skyrocket.pipelines.backlog.measure import measure
+from skyrocket.doctor.backlog.collect import BacklogCollector
+from skyrocket.doctor.backlog.look import ClusterLook
+from skyrocket.doctor.backlog.measure import measure
+from skyrocket.doctor.backlog.rules import find_advice
+from skyrocket.pipelines.backlog.latency_collect import LatencyCollector
 from skyrocket.pipelines.backlog.presentation import BacklogReport
-from skyrocket.pipelines.backlog.rules import find_advice
 from skyrocket.pipelines.errors import ArgumentError
 
 
@@ -36,16 +37,16 @@ async def watch_backlog(
             await asyncio.sleep(every_s)
             before, now = now, await collector.look()
         made += 1
-        yield await _make_report(collector, before, now)
+        yield await _make_report(admin, before, now)
 
 
-async def _make_report(collector: BacklogCollector, before: ClusterLook | None, now: ClusterLook) -> BacklogReport:
+async def _make_report(admin: Admin, before: ClusterLook | None, now: ClusterLook) -> BacklogReport:
     backlogs = measure(before, now)
     return BacklogReport(
         at_ms=now.at_ms,
         groups=backlogs,
         findings=find_advice(backlogs, now.reserved_ms),
-        latencies=await collector.latencies(now),
+        latencies=await LatencyCollector(admin).latencies(now),
         unanswered=dict(now.unanswered),
     )
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from skyrocket.client.queues import Queue
+from skyrocket.doctor.backlog.measure import GroupBacklog, QueueBacklog, TopicBacklog, drain_ms
+from skyrocket.doctor.backlog.rules import BacklogFinding
 from skyrocket.pipelines.backlog.latency import BIN_EDGES_MS, PERCENTILES, LatencySummary
-from skyrocket.pipelines.backlog.measure import GroupBacklog, QueueBacklog, TopicBacklog, drain_ms
-from skyrocket.pipelines.backlog.rules import BacklogFinding
 from skyrocket.report.parts import (
     Advice,
     BarChart,
@@ -104,7 +104,7 @@ def backlog_document(report: BacklogReport) -> dict[str, Any]:
         "atMs": report.at_ms,
         "lag": report.lag,
         "groups": [_group_document(group) for group in report.groups],
-        "advice": [{**one._asdict(), "severity": one.severity.value, "topic": one.topic or None} for one in report.findings],
+        "advice": [_finding_document(one) for one in report.findings],
         "latencies": [
             {
                 "what": one.what,
@@ -115,6 +115,17 @@ def backlog_document(report: BacklogReport) -> dict[str, Any]:
             for one in report.latencies
         ],
         "unanswered": report.unanswered,
+    }
+
+
+def _finding_document(finding: BacklogFinding) -> dict[str, Any]:
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity.value,
+        "group": finding.group,
+        "topic": finding.topic or None,
+        "sentence": finding.sentence,
+        "evidence": finding.evidence,
     }
 
 

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
-import socket
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from uuid import uuid4
 
 from skyrocket.client import Admin, Producer
 from skyrocket.pipelines.clusters import parse_cluster
+from skyrocket.pipelines.current_user import current_user
 from skyrocket.pipelines.deadletters.export import check_export, export_letters
-from skyrocket.pipelines.deadletters.letters import DeadLetter
-from skyrocket.pipelines.deadletters.reading import find_letter_topics, read_letters
-from skyrocket.pipelines.deadletters.resend import Resender, ResendResult
-from skyrocket.pipelines.deadletters.resend_record import ResendRecord
+from skyrocket.pipelines.deadletters.letters import COLUMNS, DeadLetter, letters_of
+from skyrocket.pipelines.deadletters.live import PRODUCER_GROUP, find_letter_topics, resend_stream
+from skyrocket.pipelines.deadletters.resend import ResendResult
 from skyrocket.pipelines.deadletters.selection import LetterSelection
 from skyrocket.pipelines.deadletters.triage import Triage
 from skyrocket.pipelines.errors import ArgumentError
 from skyrocket.pipelines.progress import JobProgress, OnProgress, ignore_progress
+from skyrocket.spark.columns import spark_schema
+from skyrocket.spark.source.batch_reader import BatchReader
 
-PRODUCER_GROUP: str = "skyrocket-deadletters"
 PROGRESS_LETTERS: int = 1_000
 
 
@@ -85,14 +82,29 @@ async def _resend(
     cluster: Mapping[str, str], letters: Iterable[DeadLetter], record_path: Path, by: str, on_progress: OnProgress
 ) -> ResendResult:
     options = parse_cluster(cluster).client_options()
-    with ResendRecord(record_path) as record:
-        async with Admin(options=options) as admin, Producer(options=options, group=PRODUCER_GROUP) as producer:
-            at = datetime.now(UTC).isoformat(timespec="seconds")
-            resender = Resender(admin, producer, record, uuid4().hex, by, at)
-            result = ResendResult()
-            async for result in resender.resend(letters):
-                on_progress(JobProgress("resending", result.sent + result.known, unit="letters"))
-            return result
+    async with Admin(options=options) as admin, Producer(options=options, group=PRODUCER_GROUP) as producer:
+        return await resend_stream(admin, producer, letters, record_path, by, on_progress)
+
+
+def read_letters(
+    cluster: Mapping[str, str], topics: Sequence[str], selection: LetterSelection | None = None
+) -> Iterator[DeadLetter]:
+    """Read the letters that the topics have now, queue by queue, one batch in memory at a time.
+
+    The reader of the Spark source does it, in this process: no Spark has to start for it.
+    """
+    if not topics:
+        return
+    chosen = selection or LetterSelection()
+    options = {**cluster, "subscribe": ",".join(topics), "failOnDataLoss": "false"}
+    if chosen.since_ms is not None:
+        options |= {"startingTimestamp": str(chosen.since_ms), "startingOffsetsByTimestampStrategy": "latest"}
+    reader = BatchReader(options, spark_schema(COLUMNS))
+    for part in reader.partitions():
+        for batch in reader.read(part):
+            for letter in letters_of(batch, cluster.get("namespace", "")):
+                if chosen.chooses(letter):
+                    yield letter
 
 
 def find_topics(cluster: Mapping[str, str], groups: Sequence[str]) -> list[str]:
@@ -103,12 +115,3 @@ def find_topics(cluster: Mapping[str, str], groups: Sequence[str]) -> list[str]:
             return await find_letter_topics(admin, groups)
 
     return asyncio.run(ask())
-
-
-def current_user() -> str:
-    """Return who runs this process, such as ann@ops-1, for the record."""
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):
-        name = "unknown"
-    return f"{name}@{socket.gethostname()}"

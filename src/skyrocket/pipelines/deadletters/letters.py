@@ -72,6 +72,11 @@ class DeadLetter:
         }
 
 
+def origin_of(properties: Mapping[str, str]) -> str:
+    """Return the topic from which the group consumed a message, as on the wire. Empty: its properties do not tell."""
+    return properties.get(ORIGIN_TOPIC) or properties.get(RETRY_TOPIC, "")
+
+
 def letters_of(batch: Any, namespace: str = "") -> Iterator[DeadLetter]:
     """Make the letters of an Arrow batch with COLUMNS. Names of topics lose the namespace."""
     columns = {name: batch.column(name) for name in COLUMNS}
@@ -79,14 +84,13 @@ def letters_of(batch: Any, namespace: str = "") -> Iterator[DeadLetter]:
     values = {name: column.to_pylist() for name, column in columns.items() if name not in times}
     for row in range(batch.num_rows):
         properties = dict(values["properties"][row] or ())
-        origin = properties.get(ORIGIN_TOPIC) or properties.get(RETRY_TOPIC, "")
         yield DeadLetter(
             topic=values["topic"][row],
             broker_name=values["broker"][row],
             queue_id=values["queueId"][row],
             queue_offset=values["queueOffset"][row],
             log_offset=values["physicalOffset"][row],
-            origin_topic=without_namespace(namespace, origin),
+            origin_topic=without_namespace(namespace, origin_of(properties)),
             died_ms=times["storeTimestamp"][row] // 1000,
             born_ms=times["bornTimestamp"][row] // 1000,
             message_id=values["msgId"][row],

@@ -10,7 +10,7 @@ letter, who resent it and when. All groups of the topic get it, not only the one
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -18,7 +18,6 @@ from typing import Any, Final
 from skyrocket.client import Admin, ClientError, InvalidMessageError, Message, NoRouteError, Producer, SendFailedError
 from skyrocket.pipelines.deadletters.letters import RESENT_PREFIX, DeadLetter
 from skyrocket.pipelines.deadletters.resend_record import Ends, ResendRecord
-from skyrocket.spark.options.offset_json import queue_key
 
 CHUNK_LETTERS: Final = 100  # sent at the same time, and recorded together
 RESENT_LETTER: Final = f"{RESENT_PREFIX}LETTER"  # the letter's id
@@ -50,12 +49,11 @@ class Resender:
     by: str  # such as ann@ops-1
     at: str  # ISO 8601
 
-    async def resend(self, letters: Iterable[DeadLetter]) -> AsyncIterator[ResendResult]:
+    async def resend(self, letters: Iterable[DeadLetter] | AsyncIterable[DeadLetter]) -> AsyncIterator[ResendResult]:
         """Resend letters, and yield what was done so far after each chunk. The first result is about earlier runs."""
         result = ResendResult()
         result.found = await self._look_up_open()
-        rest = iter(letters)
-        while chunk := await asyncio.to_thread(list, islice(rest, CHUNK_LETTERS)):  # reading blocks
+        async for chunk in _chunks(letters):
             await self._send_chunk(self._choose_unsent(chunk, result), result)
             yield result
         yield result
@@ -101,7 +99,7 @@ class Resender:
             return False
         is_whole = True
         for queue, last in lasts.items():
-            start = starts.get(queue_key(queue), 0)
+            start = starts.get(_queue_key(queue.broker_name, queue.queue_id), 0)
             is_whole &= firsts[queue] <= start
             async for message in self.admin.messages.read_queue(queue, max(start, firsts[queue]), last):
                 letter = message.properties.get(RESENT_LETTER, "")
@@ -120,7 +118,9 @@ class Resender:
                 message = resent_message(letter, by=self.by, at=self.at)
                 if message.topic not in ends:
                     offsets = await self.admin.offsets.at(message.topic, "last")
-                    ends[message.topic] = {queue_key(queue): offset for queue, offset in offsets.items()}
+                    ends[message.topic] = {
+                        _queue_key(queue.broker_name, queue.queue_id): offset for queue, offset in offsets.items()
+                    }
                 ready.append((letter, message))
             except (InvalidMessageError, NoRouteError) as error:
                 result.failed[letter.letter_id] = str(error)
@@ -144,6 +144,22 @@ class Resender:
             else:
                 raise answer
         self.record.write(events)
+
+
+async def _chunks(letters: Iterable[DeadLetter] | AsyncIterable[DeadLetter]) -> AsyncIterator[list[DeadLetter]]:
+    if isinstance(letters, AsyncIterable):
+        chunk: list[DeadLetter] = []
+        async for letter in letters:
+            chunk.append(letter)
+            if len(chunk) == CHUNK_LETTERS:
+                yield chunk
+                chunk = []
+        if chunk:
+            yield chunk
+        return
+    rest = iter(letters)
+    while chunk := await asyncio.to_thread(list, islice(rest, CHUNK_LETTERS)):  # reading blocks
+        yield chunk
 
 
 def resent_message(letter: DeadLetter, *, by: str, at: str) -> Message:
@@ -177,4 +193,8 @@ def lowest_ends(topic: str, recorded: Iterable[Ends]) -> dict[str, int]:
 
 
 def _place(broker_name: str, queue_id: int, offset: int) -> dict[str, Any]:
-    return {"queue": f"{broker_name}:{queue_id}", "offset": offset}
+    return {"queue": _queue_key(broker_name, queue_id), "offset": offset}
+
+
+def _queue_key(broker_name: str, queue_id: int) -> str:
+    return f"{broker_name}:{queue_id}"

@@ -22,7 +22,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from skyrocket.client.queues import Queue
-from skyrocket.client.sync import Producer
+from skyrocket.client.sync import Admin, Producer
 from skyrocket.pipelines.archive.reading import read_archive
 from skyrocket.pipelines.clusters import parallel_tasks, parse_cluster, require_queues
 from skyrocket.pipelines.errors import ArgumentError
@@ -31,6 +31,7 @@ from skyrocket.pipelines.replay.progress_file import open_replay, read_sent
 from skyrocket.pipelines.replay.queue_map import divide_queues, map_queues, target_topics
 from skyrocket.pipelines.replay.replay_task import COLUMNS, GROUP, SENT_ROW, ReplayTask
 from skyrocket.pipelines.replay.selection import Selection
+from skyrocket.protocol.system_names import retry_topic
 from skyrocket.spark.cluster.cluster_client import ClusterClient
 
 SourceKind = Literal["archive", "store", "topic"]
@@ -76,6 +77,7 @@ def replay_messages(
     source: ReplaySource,
     *,
     to: str | None = None,
+    to_group: str | None = None,
     cluster: Mapping[str, str],
     to_cluster: Mapping[str, str] | None = None,
     selection: Selection | None = None,
@@ -84,14 +86,17 @@ def replay_messages(
     dry_run: bool = False,
     on_progress: OnProgress = ignore_progress,
 ) -> ReplaySummary:
-    """Send the selected messages to topic `to`, or each to the topic of its own name.
+    """Send the selected messages to topic `to`, to the retry topic of `to_group`, or each to the topic of its own name.
 
-    `cluster` is that of the source topic, and of the target unless `to_cluster` names another. `rate` is a limit in messages a
-    second. Without `progress`, a replay that is killed cannot be continued.
+    Only that group gets what is in its retry topic, and its consumers see each message under its own topic. `cluster` is that of
+    the source topic, and of the target unless `to_cluster` names another. `rate` is a limit in messages a second. Without
+    `progress`, a replay that is killed cannot be continued.
     """
     selected = selection or Selection()
-    check_arguments(source, to, to_cluster, rate)
+    check_arguments(source, to, to_group, to_cluster, rate)
     target = dict(to_cluster or cluster)
+    if to_group is not None:
+        to = open_retry_topic(target, to_group, create=not dry_run)
     on_progress(JobProgress("reading the source"))
     frame = select_rows(load_source(spark, source, cluster, selected), selected)
     counts = count_by_queue(frame)
@@ -125,14 +130,21 @@ def _progress_folder(given: str | Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def check_arguments(source: ReplaySource, to: str | None, to_cluster: Mapping[str, str] | None, rate: float | None) -> None:
+def check_arguments(
+    source: ReplaySource, to: str | None, to_group: str | None, to_cluster: Mapping[str, str] | None, rate: float | None
+) -> None:
     """Raise ArgumentError for an argument that cannot work, before Spark starts."""
     if source.kind not in KINDS or not source.where:
         raise ArgumentError("Name one source: an archive, a store directory or a topic.")
     if rate is not None and not rate > 0:
         raise ArgumentError(f"The rate is {rate:g} messages a second. It must be more than 0.")
-    if to is None and to_cluster is None:
-        raise ArgumentError("Name the topic to send to with --to. Only a replay to another cluster may keep the topics' names.")
+    if to is not None and to_group is not None:
+        raise ArgumentError("Give either --to or --to-group, not both.")
+    if to is None and to_group is None and to_cluster is None:
+        raise ArgumentError(
+            "Name the topic to send to with --to. Only a replay to another cluster may keep the topics' names, and only one "
+            "with --to-group needs no topic."
+        )
 
 
 def describe(source: ReplaySource, to: str | None, target: Mapping[str, str], selection: Selection) -> str:
@@ -176,6 +188,18 @@ def count_by_queue(frame: DataFrame) -> dict[Queue, int]:
 
 
 # --- the target
+
+
+def open_retry_topic(cluster: Mapping[str, str], group: str, *, create: bool) -> str:
+    """Return the retry topic of a group. `create` makes it if no member was ever connected: brokers make it for the first one."""
+    topic = retry_topic(group)
+    options = parse_cluster(cluster)
+    with Admin(options=options.client_options()) as admin:
+        settings = admin.groups.get(group)
+        if create and not ClusterClient(options).queues([topic])[topic]:
+            queues = max(1, *(one.retry_queues for one in settings))
+            admin.topics.create(topic, queues=queues, brokers=[one.broker_name for one in settings])
+    return topic
 
 
 def find_targets(cluster: Mapping[str, str], sources: Mapping[Queue, int], to: str | None) -> dict[str, list[Queue]]:

@@ -25,6 +25,7 @@ from skyrocket.pipelines.errors import ReplayError
 from skyrocket.pipelines.file_lock import take_lock
 
 _BYTES_MAX: Final = 1 << 20
+_DESCRIPTION: Final = "replay.json"
 _LOCK_S: Final = 60.0  # a killed driver's tasks end within seconds
 
 
@@ -42,21 +43,33 @@ class ReplayProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 def open_replay(folder: Path, what: str) -> str:
     """Return the id of the replay in this folder; begin a new one if there is none. Raise ReplayError for another replay's."""
-    path = folder / "replay.json"
-    found = read_file(path, _BYTES_MAX)
-    if found is None:
+    path = folder / _DESCRIPTION
+    description = _read_description(path)
+    if description is None:
         description = ReplayDescription(id=uuid.uuid4().hex[:16], what=what)
         replace_file(path, msgspec.json.encode(description))
         return description.id
-    try:
-        description = msgspec.json.decode(found, type=ReplayDescription)
-    except msgspec.DecodeError as error:
-        raise ReplayError(f"{path} does not describe a replay: {error}") from error
     if description.what != what:
         raise ReplayError(
             f"{folder} has the progress of another replay ({description.what}). Use another folder, or that replay's arguments."
         )
     return description.id
+
+
+def read_replay(folder: Path) -> str | None:
+    """Return the id of the replay in this folder; None if there is none."""
+    description = _read_description(folder / _DESCRIPTION)
+    return None if description is None else description.id
+
+
+def _read_description(path: Path) -> ReplayDescription | None:
+    found = read_file(path, _BYTES_MAX)
+    if found is None:
+        return None
+    try:
+        return msgspec.json.decode(found, type=ReplayDescription)
+    except msgspec.DecodeError as error:
+        raise ReplayError(f"{path} does not describe a replay: {error}") from error
 
 
 class ProgressFile:
@@ -91,9 +104,16 @@ class ProgressFile:
 
 def read_sent(folder: Path) -> int:
     """Return how many messages all queues have sent, for a progress bar."""
-    total = 0
+    return sum(progress.sent for progress in _read_all(folder))
+
+
+def read_targets(folder: Path) -> list[str]:
+    """Return the topics to which the replay in this folder has sent."""
+    return sorted({progress.target.topic for progress in _read_all(folder)})
+
+
+def _read_all(folder: Path) -> Iterator[ReplayProgress]:
     for path in folder.glob("*+*.json"):
         found = read_file(path, _BYTES_MAX)
         if found is not None:
-            total += msgspec.json.decode(found, type=ReplayProgress).sent
-    return total
+            yield msgspec.json.decode(found, type=ReplayProgress)

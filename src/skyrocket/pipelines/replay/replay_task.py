@@ -16,13 +16,15 @@ from skyrocket.client.errors import InvalidMessageError
 from skyrocket.client.message import Message
 from skyrocket.client.queues import Queue
 from skyrocket.client.receipt import Receipt
+from skyrocket.client.session.namespaces import with_namespace
 from skyrocket.client.sync import Producer
 from skyrocket.pipelines.errors import ReplayError
 from skyrocket.pipelines.replay.origin import REPLAY, ReplayedFrom, parse_place, replayed_properties
 from skyrocket.pipelines.replay.pace import Pace
 from skyrocket.pipelines.replay.progress_file import ProgressFile
 from skyrocket.pipelines.replay.queue_replay import OffsetMessage, QueueReplay
-from skyrocket.protocol.message.properties import SHARDING_KEY
+from skyrocket.protocol.message.properties import RETRY_TOPIC, SHARDING_KEY
+from skyrocket.protocol.system_names import RETRY_PREFIX
 from skyrocket.spark.cluster.cluster_client import ClusterClient
 from skyrocket.spark.fetch.range_reader import RangeReader
 from skyrocket.spark.options.source_options import source_options
@@ -128,7 +130,7 @@ class ReplayTask:
 
     def _replay_queue(self, source: Queue, messages: Iterator[SourceMessage], target: ClusterTarget, pace: Pace | None) -> Any:
         file = ProgressFile(Path(self.folder), source)
-        to = self.queues[source]
+        to, namespace = self.queues[source], self.cluster.get("namespace", "")
         with file.locked():
             replay = QueueReplay(source, to, target, file, pace, retry_s=target.retry_s)
             replay.open()
@@ -137,7 +139,7 @@ class ReplayTask:
                 if message.properties.get(REPLAY) == self.replay_id:
                     continue  # the source is the target, too: this is a message of an earlier run
                 count += 1
-                replay.add(OffsetMessage(message.offset, build_message(message, to.topic, self.replay_id)))
+                replay.add(OffsetMessage(message.offset, build_message(message, to.topic, self.replay_id, namespace)))
             replay.close()
         row = (source.topic, source.broker_name, source.queue_id, replay.sent, count - replay.sent)
         return pa.RecordBatch.from_arrays(
@@ -166,12 +168,17 @@ def source_messages(batches: Iterator[Any]) -> Iterator[SourceMessage]:
             )
 
 
-def build_message(one: SourceMessage, topic: str, replay_id: str) -> Message:
+def build_message(one: SourceMessage, topic: str, replay_id: str, namespace: str = "") -> Message:
+    """Return the message to send. One for a retry topic names its own topic, under which consumers of the group see it."""
     place = ReplayedFrom(replay_id, one.queue, one.offset)
     properties = replayed_properties(one.properties, place, message_id=one.message_id, born_ms=one.born_ms, store_ms=one.store_ms)
     try:
-        return Message(
+        message = Message(
             topic, one.body, tag=one.tag, keys=one.keys, properties=properties, sharding_key=one.properties.get(SHARDING_KEY, "")
         )
     except InvalidMessageError as error:
         raise ReplayError(f"The message at offset {one.offset} of {one.queue} cannot be sent: {error}") from error
+    if topic.startswith(RETRY_PREFIX):
+        own_topic = one.properties.get(RETRY_TOPIC) or with_namespace(namespace, one.queue.topic)
+        message.properties = {**properties, RETRY_TOPIC: own_topic}  # reserved: the constructor refuses it of applications
+    return message

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.message.tags import tags_code
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.store.log.damage import explain_damage
-from skyrocket.store.log.scan import DamagedRange, FoundRecord
+from skyrocket.store.log.scan import DamagedRange, FoundRecord, LogEnd
 from skyrocket.store.log.segments import segment_name
 from skyrocket.store.message import UNQUEUED, delay_level
 from skyrocket.store.offline.offline_index import IndexSizes
@@ -51,50 +51,75 @@ def verify(
 ) -> Iterator[Finding]:
     """Yield every finding as it is made. Count in `verified` what was verified."""
     with OfflineStore(path, commit_log=commit_log, index_sizes=index_sizes) as store:
-        yield from _Verification(store, verified or VerifyCounts()).findings()
+        yield from Verification(store, verified or VerifyCounts()).findings()
 
 
 @dataclass(slots=True)
-class _QueueCheck:
+class QueueCheck:
     """A queue, compared with the log."""
 
     files: OfflineQueue | None
     fitting: int = 0  # entries that match a message of the log
-    last: int = -1  # queue offset of the last message in the log
+    first: int = -1  # queue offset of the first message in the log
+    last: int = -1  # the highest queue offset in the log
     missing: tuple[int, int, int] | None = None  # (physical offset, first, last queue offset) of messages without entries
 
 
-class _Verification:
-    def __init__(self, store: OfflineStore, verified: VerifyCounts) -> None:
+class Verification:
+    """The checks of one store. `findings` makes all of them, one after another; `verify_parts` divides them among processes.
+
+    Queues, index and ledger are compared with what the log was found to be: `queues`, `damaged` and `end`.
+    """
+
+    def __init__(self, store: OfflineStore, verified: VerifyCounts, queued_before: int | None = None) -> None:
         self._store = store
         self._log = store.log
         self._verified = verified
-        self._queues: dict[QueueKey, _QueueCheck] = {}
-        self._damaged: list[DamagedRange] = []
-        self._end = 0
-        self._queued_before = _queued_before(store.checkpoint) if store.is_open else confirmed_end(store)
+        self.queues: dict[QueueKey, QueueCheck] = {}
+        self.damaged: list[DamagedRange] = []
+        self.end = 0
+        self._queued_before = queued_before_of(store) if queued_before is None else queued_before
         self._topics = _topics(store)
 
     def findings(self) -> Iterator[Finding]:
-        yield from self._check_log_files()
-        for item in self._log.walk(self._log.start):
-            if isinstance(item, FoundRecord):
+        yield from self.check_log_files()
+        yield from self.check_log(self._log.start, EVER_MS)
+        yield from self.report_missing()
+        for key in self._store.queue_keys():
+            yield from self.check_queue(key)
+        yield from self.check_index()
+        yield from self.check_rest()
+
+    def check_log(self, start: int, stop: int) -> Iterator[Finding]:
+        """Check everything that begins in the log from `start`, where a record must start, up to before `stop`."""
+        for item in self._log.walk(start):
+            if isinstance(item, LogEnd):
+                self.end = item.offset
+            elif item.offset >= stop:
+                self.end = stop
+                return
+            elif isinstance(item, FoundRecord):
                 self._verified.messages += 1
                 is_queued = item.record.sys_flag & TRANSACTION_MASK not in UNQUEUED
                 if is_queued and not self._store.deleted.covers(item.record.topic, item.offset):
                     yield from self._check_queued(item)
-            elif isinstance(item, DamagedRange):
-                self._damaged.append(item)
-                yield self._at(item.offset, self._explain_damage(item))
             else:
-                self._end = item.offset
-        for key, queue in sorted(self._queues.items()):
+                self.damaged.append(item)
+                yield self._at(item.offset, self._explain_damage(item))
+
+    def report_missing(self) -> Iterator[Finding]:
+        """Report messages without a queue entry that are not reported yet."""
+        for key, queue in sorted(self.queues.items()):
             yield from self._report_missing(key, queue)
-        for key in self._store.queue_keys():
-            yield from self._check_queue(key)
-        yield from verify_index(self._store, self._end, self._is_damaged, self._count_index_entries)
+
+    def check_index(self, names: Sequence[str] | None = None) -> Iterator[Finding]:
+        """Check these index files, or all."""
+        yield from verify_index(self._store, self.end, self._is_damaged, self._count_index_entries, names)
+
+    def check_rest(self) -> Iterator[Finding]:
+        """Check the checkpoint, and what only a node of a DLedger group has."""
         yield from self._check_checkpoint()
-        yield from verify_ledger(self._store, self._end, self._is_damaged)
+        yield from verify_ledger(self._store, self.end, self._is_damaged)
 
     def _count_index_entries(self, count: int) -> None:
         self._verified.index_entries += count
@@ -112,7 +137,7 @@ class _Verification:
 
     # --- the log
 
-    def _check_log_files(self) -> Iterator[Finding]:
+    def check_log_files(self) -> Iterator[Finding]:
         for start in self._log.starts:
             segment = self._log.segment(start)
             is_last = start == self._log.starts[-1]
@@ -139,8 +164,8 @@ class _Verification:
         return explain_damage(segment, damaged.offset - start, damaged, self._log.framing.header_bytes)
 
     def _is_damaged(self, offset: int) -> bool:
-        index = bisect_right(self._damaged, (offset, EVER_MS)) - 1
-        return index >= 0 and offset < self._damaged[index].offset + self._damaged[index].size
+        index = bisect_right(self.damaged, (offset, EVER_MS)) - 1
+        return index >= 0 and offset < self.damaged[index].offset + self.damaged[index].size
 
     # --- messages in their queues
 
@@ -148,14 +173,15 @@ class _Verification:
         """Compare a message of the log with its queue entry."""
         record = found.record
         key = QueueKey(record.topic, record.queue_id)
-        queue = self._queues.get(key)
+        queue = self.queues.get(key)
         if queue is None:
-            queue = self._queues[key] = _QueueCheck(self._store.queue(*key))
+            queue = self.queues[key] = QueueCheck(self._store.queue(*key))
         offset = record.queue_offset
         if offset <= queue.last:
             yield self._at(
                 found.offset, f"A message of {_format_key(key)} has queue offset {offset} behind one with {queue.last}."
             )
+        queue.first = offset if queue.first < 0 else queue.first
         queue.last = max(offset, queue.last)
         entry = self._entry(key, queue, offset)
         if entry is None:
@@ -170,7 +196,7 @@ class _Verification:
             other = entry.physical_offset
             yield self._at(found.offset, f"A message of {_format_key(key)} has queue offset {offset}, as the one at {other}.")
 
-    def _entry(self, key: QueueKey, queue: _QueueCheck, offset: int) -> QueueEntry | None:
+    def _entry(self, key: QueueKey, queue: QueueCheck, offset: int) -> QueueEntry | None:
         entry = None if queue.files is None else queue.files.entry(offset)
         if entry is None and self._store.is_open:  # the broker may have added it in the meantime
             if queue.files is None:
@@ -180,7 +206,7 @@ class _Verification:
             entry = None if queue.files is None else queue.files.entry(offset)
         return entry
 
-    def _report_missing(self, key: QueueKey, queue: _QueueCheck) -> Iterator[Finding]:
+    def _report_missing(self, key: QueueKey, queue: QueueCheck) -> Iterator[Finding]:
         if queue.missing is not None:
             physical_offset, first, last = queue.missing
             queue.missing = None
@@ -198,7 +224,7 @@ class _Verification:
 
     # --- queues in themselves
 
-    def _check_queue(self, key: QueueKey) -> Iterator[Finding]:
+    def check_queue(self, key: QueueKey) -> Iterator[Finding]:
         """Compare each entry of a queue with the log, unless all of its entries have matched a message already."""
         files = self._store.queue(*key)
         if files is None:
@@ -207,7 +233,7 @@ class _Verification:
         yield from self._check_queue_files(key, files)
         log_start = self._log.start
         first = files.min_offset(log_start)
-        known = self._queues.get(key)
+        known = self.queues.get(key)
         if known is not None and known.fitting == files.max_offset - first:
             return
         ahead: list[Finding] = []  # in an open store: new since the log was read, unless an older entry follows
@@ -216,7 +242,7 @@ class _Verification:
                 continue
             path, at = files.path_of(offset)
             finding = Finding(self._relative(path), at, self._entry_problem(key, offset, entry))
-            if self._store.is_open and entry.physical_offset >= self._end:
+            if self._store.is_open and entry.physical_offset >= self.end:
                 ahead.append(finding)
             else:
                 yield from ahead
@@ -264,14 +290,18 @@ class _Verification:
             84: ("dispatched", checkpoint.dispatch_end or 0),
         }
         for at, (what, position) in said.items():
-            if position > self._end:
+            if position > self.end:
                 yield Finding(
-                    "checkpoint", at, f"It calls the log {what} up to {position}; the log can be read up to {self._end}."
+                    "checkpoint", at, f"It calls the log {what} up to {position}; the log can be read up to {self.end}."
                 )
 
 
-def _queued_before(checkpoint: Checkpoint) -> int:
+def queued_before_of(store: OfflineStore) -> int:
     """Return the log offset before which every message is certainly in its queue."""
+    return _dispatched_before(store.checkpoint) if store.is_open else confirmed_end(store)
+
+
+def _dispatched_before(checkpoint: Checkpoint) -> int:
     if checkpoint.dispatch_end is not None:
         return checkpoint.dispatch_end
     return checkpoint.queue_physical_offset

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from skyrocket.protocol.message.properties import TAGS
@@ -30,16 +30,20 @@ class Finding(NamedTuple):
 
 
 def verify_index(
-    store: OfflineStore, log_end: int, is_damaged: Callable[[int], bool], count: Callable[[int], None]
+    store: OfflineStore,
+    log_end: int,
+    is_damaged: Callable[[int], bool],
+    count: Callable[[int], None],
+    only: Sequence[str] | None = None,
 ) -> Iterator[Finding]:
-    """Yield the findings of all index files.
+    """Yield the findings of all index files, or of those that `only` names.
 
     The log was read up to `log_end`; `count` is called with numbers of verified entries.
 
     Keys of damaged messages are no findings of their own: `verify` reports the damage itself.
     """
     names = store.index.names()
-    for name in names:
+    for name in names if only is None else only:
         path = f"index/{name}"
         try:
             opened = store.index.open(name)

@@ -296,7 +296,7 @@ async def test_a_slave_copies_users_and_rules_with_sealed_passwords(tmp_path: Pa
 
 
 async def test_the_audit_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("skyrocket.broker.auth.audit_log.LINES_MAX", 20)
+    monkeypatch.setattr("skyrocket.net.audit_log.LINES_MAX", 20)
     broker = GuardedRouter(tmp_path)
     broker.access.audit._file_bytes_max = 1000
     for number in range(500):

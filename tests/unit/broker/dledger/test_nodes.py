@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.net.errors import NetError
 from skyrocket.protocol.bodies.dledger import (
     GetEntriesRequest,
     GetEntriesResponse,
@@ -27,8 +30,10 @@ from skyrocket.protocol.message.record import decode_record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.raft.config import FAST_TIMINGS
+from skyrocket.settings.errors import SettingsError
 from skyrocket.store.errors import DiskFullError
 from skyrocket.store.ledger.ledger_store import LedgerStore
+from tests.support.certificates import Authority
 from tests.support.ports import free_port
 from tests.support.running_broker import RunningBroker, records, running
 from tests.support.waiting import WAIT_S_MAX
@@ -45,8 +50,9 @@ async def until(is_so: Callable[[], bool]) -> None:
 class NodesInProcess:
     """The nodes of a group, each a broker in this process."""
 
-    def __init__(self, path: Path, count: int) -> None:
+    def __init__(self, path: Path, count: int, **settings: object) -> None:
         self._path = path
+        self._settings = settings
         self.ports = {f"n{number}": free_port() for number in range(count)}
         self._peers = ";".join(f"{node}-127.0.0.1:{port}" for node, port in self.ports.items())
         self._stacks: dict[str, AsyncExitStack] = {}
@@ -64,6 +70,7 @@ class NodesInProcess:
                 dledger_timings=TIMINGS,
                 slave_read=True,
                 broker_name="g",
+                **self._settings,
             )
         )
         self._stacks[name] = stack
@@ -98,8 +105,8 @@ class NodesInProcess:
 
 
 @asynccontextmanager
-async def nodes(path: Path, count: int = 3) -> AsyncIterator[NodesInProcess]:
-    group = NodesInProcess(path, count)
+async def nodes(path: Path, count: int = 3, **settings: object) -> AsyncIterator[NodesInProcess]:
+    group = NodesInProcess(path, count, **settings)
     try:
         for name in group.ports:
             await group.start(name)
@@ -235,3 +242,24 @@ async def test_a_follower_whose_disk_was_full_goes_on_by_itself_when_there_is_ro
         await group.send(b"third")
         await until(lambda: group.nodes[name].broker.store.queues.next_offset(("orders", 0)) >= 3)
         assert any("takes part in its group again" in said for said in caplog.messages)
+
+
+async def test_nodes_with_certificates_speak_tls_and_close_plain_connections(tmp_path: Path):
+    authority = Authority.made(tmp_path / "ca")
+    own = authority.certificate("node")
+    tls = {"tls_certificate": str(own.path), "tls_key": str(own.key), "tls_mode": "permissive", "dledger_tls": True}
+    mutual = {"tls_client_certificates": ssl.CERT_REQUIRED, "tls_trusted": str(authority.path)}
+    async with nodes(tmp_path, **tls, **mutual, tls_client_trusted=str(authority.path)) as group:
+        await group.send(b"sealed")
+        followers = [name for name in group.nodes if name not in group.masters()]
+        await until(lambda: all(group.nodes[name].broker.store.horizon.confirmed > 0 for name in followers))
+        with pytest.raises(NetError):
+            await group.ask_node(followers[0], RequestCode.DLEDGER_METADATA, MetadataRequest(group="g", remote_id=followers[0]))
+
+
+def test_nodes_speak_tls_where_the_broker_does_and_need_a_certificate():
+    assert BrokerSettings(tls_certificate="c", tls_key="k").uses_dledger_tls
+    assert not BrokerSettings(tls_certificate="c", tls_key="k", dledger_tls=False).uses_dledger_tls
+    group = {"enableDLegerCommitLog": "true", "dLegerGroup": "g", "dLegerPeers": "n0-127.0.0.1:40911", "dLegerSelfId": "n0"}
+    with pytest.raises(SettingsError, match=r"tls\.dledger\.enable needs tls\.server\.certPath"):
+        BrokerSettings().with_texts({**group, "tls.dledger.enable": "true"})

@@ -16,10 +16,12 @@ from skyrocket.protocol.bodies import HeartbeatData, ProducerData
 from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.headers import ConsumerSendMsgBackRequestHeader
 from skyrocket.protocol.requests import RequestCode
+from skyrocket.settings.errors import SettingsError
 from skyrocket.settings.metrics import MetricsExporter
 from tests.support.http_client import scrape
 from tests.support.running_broker import RunningBroker, records, running
-from tests.support.waiting import WAIT_S_MAX
+from tests.support.waiting import WAIT_S_MAX, wait_until
+from tests.unit.metrics.test_otlp import attributes, collecting, metrics_of
 
 ON = {"metrics_exporter": MetricsExporter.PROM, "metrics_port": 0}
 
@@ -141,19 +143,35 @@ async def test_without_the_setting_nothing_listens_and_nothing_is_observed(tmp_p
         assert served.broker.store.log.on_written is None
 
 
-@pytest.mark.parametrize("exporter", ["OTLP_GRPC", "LOG"])
-async def test_an_exporter_that_does_not_exist_here_is_told_and_does_no_harm(
-    tmp_path: Path, exporter: str, caplog: pytest.LogCaptureFixture
-):
-    async with running(tmp_path, metrics_exporter=MetricsExporter[exporter]) as served:
+async def test_an_exporter_that_does_not_exist_here_is_told_and_does_no_harm(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    async with running(tmp_path, metrics_exporter=MetricsExporter.LOG) as served:
         assert served.broker.monitoring is None
-    assert f"metricsExporterType={exporter} does not exist here" in caplog.text
+    assert "metricsExporterType=LOG does not exist here" in caplog.text
+
+
+async def test_a_collector_gets_the_metrics_of_a_broker(tmp_path: Path):
+    with collecting() as (collector, port):
+        otlp = {"metrics_exporter": MetricsExporter.OTLP_GRPC, "otlp_target": f"127.0.0.1:{port}", "otlp_interval_ms": 10}
+        async with running(tmp_path, **otlp) as served:
+            await served.send("orders", b"x")
+
+            def shows_the_message() -> bool:
+                stored = [each for each in metrics_of(collector.requests) if each.name == "rocketmq_messages_in_total"]
+                points = [(attributes(point)["topic"], point.as_int) for each in stored for point in each.sum.data_points]
+                return ("orders", 1) in points
+
+            await asyncio.to_thread(wait_until, shows_the_message, "the message in the metrics")
+
+
+def test_a_collector_needs_an_address():
+    with pytest.raises(SettingsError, match="OTLP_GRPC needs metricsGrpcExporterTarget"):
+        BrokerSettings().with_texts({"metricsExporterType": "OTLP_GRPC"})
 
 
 def test_settings_have_apaches_keys_and_values():
     texts = {"metricsExporterType": "2", "metricsPromExporterPort": "0", "metricsLabel": "a:b,instance_id:x y"}
     settings = BrokerSettings().with_texts(texts)
-    assert settings.serves_metrics
+    assert settings.exports_metrics
     assert settings.metrics_address == ("127.0.0.1", 0)
     assert settings.metrics_labels == (("a", "b"), ("instance_id", "x y"))
     assert settings.to_texts()["metricsExporterType"] == "PROM"

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from skyrocket.doctor.backlog.measure import measure
+from skyrocket.doctor.backlog.rules import find_advice
 from skyrocket.pipelines.backlog.job import check_period
 from skyrocket.pipelines.backlog.latency import summarize
-from skyrocket.pipelines.backlog.measure import measure
 from skyrocket.pipelines.backlog.presentation import (
     BacklogHistory,
     BacklogReport,
@@ -17,10 +18,9 @@ from skyrocket.pipelines.backlog.presentation import (
     backlog_page,
     topic_rows,
 )
-from skyrocket.pipelines.backlog.rules import find_advice
 from skyrocket.pipelines.errors import ArgumentError
 from skyrocket.report import render_page
-from tests.unit.pipelines.backlog.looks import NOW_MS, at, cluster, member
+from tests.unit.doctor.backlog.looks import NOW_MS, at, cluster, member
 
 
 def report(seconds_later: int = 0) -> BacklogReport:

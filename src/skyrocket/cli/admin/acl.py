@@ -1,0 +1,301 @@
+"""`skyrocket acl …`: users and their rules, and the conversion of RocketMQ 4's plain_acl.yml."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skyrocket.auth.errors import AccessError
+from skyrocket.auth.plain_acl import Converted, convert_plain_acl
+from skyrocket.auth.policies import PolicyType
+from skyrocket.cli.cluster_command import CommandOptions, cluster_command, refuse
+from skyrocket.cli.confirmation import Plan
+from skyrocket.cli.output import CommandResult, format_table
+from skyrocket.client import Admin
+from skyrocket.client.admin import AccessRule, AccessUser
+from skyrocket.client.errors import NotFoundError
+
+app = typer.Typer(no_args_is_help=True)
+
+User = Annotated[str, typer.Argument(metavar="USER", help="The user's name, which is the access key of its clients.")]
+Resources = Annotated[
+    list[str],
+    typer.Option("--resource", "-r", metavar="RESOURCE", help="Topic:orders, Topic:ord*, Group:*, Cluster:*, or *. Repeat it."),
+]
+Actions = Annotated[
+    str, typer.Option("--actions", "-a", metavar="ACTIONS", help="Pub,Sub,Create,Update,Delete,Get,List, or All.")
+]
+Deny = Annotated[bool, typer.Option("--deny", help="Deny the actions. Without it, allow them.")]
+Sources = Annotated[
+    list[str] | None, typer.Option("--from", metavar="ADDRESS", help="An address or network that the rule is for. Repeat it.")
+]
+Default = Annotated[bool, typer.Option("--default", help="The rule counts only where no other rule matches.")]
+Broker = Annotated[str | None, typer.Option("--broker", "-b", help="Only this broker: a name, or host:port.")]
+BrokerCluster = Annotated[str | None, typer.Option(help="Only the brokers of this cluster.")]
+Super = Annotated[bool | None, typer.Option("--super/--normal", help="A Super user may do everything.", show_default=False)]
+NewPassword = Annotated[
+    str,
+    typer.Option(
+        "--password",
+        envvar="ROCKETMQ_NEW_PASSWORD",
+        prompt="Password of the new user",
+        hide_input=True,
+        confirmation_prompt=True,
+        help="The secret key of its clients. Without it, the command asks for it.",
+    ),
+]
+
+
+@cluster_command(app, name="create-user")
+async def create_user(
+    options: CommandOptions,
+    user: User,
+    password: NewPassword,
+    is_super: Super = False,
+    broker_cluster: BrokerCluster = None,
+    broker: Broker = None,
+) -> CommandResult:
+    """Create a user at every broker, slaves included."""
+    async with options.admin() as admin:
+        await admin.access.create_user(user, password, is_super=bool(is_super), cluster=broker_cluster, broker=broker)
+    return CommandResult({"user": user}, f"User {user} is created.")
+
+
+@cluster_command(app, name="update-user")
+async def update_user(
+    options: CommandOptions,
+    user: User,
+    password: Annotated[str | None, typer.Option(envvar="ROCKETMQ_NEW_PASSWORD", help="A new secret key.")] = None,
+    is_super: Super = None,
+    enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="A disabled user can do nothing.")] = None,
+    broker_cluster: BrokerCluster = None,
+    broker: Broker = None,
+) -> CommandResult:
+    """Change a user's password, type or status."""
+    if password is None and is_super is None and enabled is None:
+        refuse("Nothing to change. Give --password, --super or --normal, --enable or --disable.")
+    async with options.admin() as admin:
+        await admin.access.update_user(
+            user, password=password, is_super=is_super, is_enabled=enabled, cluster=broker_cluster, broker=broker
+        )
+    return CommandResult({"user": user}, f"User {user} is changed.")
+
+
+@cluster_command(app, name="delete-user", destroys=True)
+async def delete_user(
+    options: CommandOptions, user: User, broker_cluster: BrokerCluster = None, broker: Broker = None
+) -> CommandResult:
+    """Delete a user and its rules."""
+    async with options.admin() as admin:
+        await admin.access.get_user(user, cluster=broker_cluster, broker=broker)
+        plan = Plan(f"User {user} will be deleted, with its rules: its clients can do nothing from then on.", {"user": user})
+        if not options.confirmation.allows(plan):
+            return plan.dry_result()
+        await admin.access.delete_user(user, cluster=broker_cluster, broker=broker)
+    return CommandResult({"user": user}, f"User {user} is deleted.")
+
+
+@cluster_command(app, name="get-user")
+async def get_user(
+    options: CommandOptions, user: User, broker_cluster: BrokerCluster = None, broker: Broker = None
+) -> CommandResult:
+    """Show a user, without its password."""
+    async with options.admin() as admin:
+        found = await admin.access.get_user(user, cluster=broker_cluster, broker=broker)
+    return CommandResult(found, _user_table([found]))
+
+
+@cluster_command(app, name="list-users")
+async def list_users(
+    options: CommandOptions,
+    part: Annotated[str, typer.Argument(metavar="[PART]", help="Only users whose names contain this.")] = "",
+    broker_cluster: BrokerCluster = None,
+    broker: Broker = None,
+) -> CommandResult:
+    """List users, without their passwords."""
+    async with options.admin() as admin:
+        found = await admin.access.list_users(part, cluster=broker_cluster, broker=broker)
+    return CommandResult(found, _user_table(found))
+
+
+@cluster_command(app)
+async def create(
+    options: CommandOptions,
+    user: User,
+    resource: Resources,
+    actions: Actions,
+    deny: Deny = False,
+    sources: Sources = None,
+    default: Default = False,
+    broker_cluster: BrokerCluster = None,
+    broker: Broker = None,
+) -> CommandResult:
+    """Allow or deny a user actions on resources. A rule with the same resource is replaced."""
+    async with options.admin() as admin:
+        await admin.access.create_rules(
+            user,
+            resource,
+            _split(actions),
+            deny=deny,
+            sources=sources or (),
+            is_default=default,
+            cluster=broker_cluster,
+            broker=broker,
+        )
+        found = await admin.access.list_rules(cluster=broker_cluster, broker=broker)
+    rules = [rule for rule in found if rule.user == user]
+    return CommandResult(rules, _rule_table(rules))
+
+
+@cluster_command(app)
+async def update(
+    options: CommandOptions,
+    user: User,
+    resource: Resources,
+    actions: Actions,
+    deny: Deny = False,
+    sources: Sources = None,
+    default: Default = False,
+    broker_cluster: BrokerCluster = None,
+    broker: Broker = None,
+) -> CommandResult:
+    """Like create: servers treat both alike."""
+    return await create(options, user, resource, actions, deny, sources, default, broker_cluster, broker)
+
+
+@cluster_command(app, destroys=True)
+async def delete(
+    options: CommandOptions,
+    user: User,
+    resource: Annotated[str | None, typer.Option("--resource", "-r", help="Only the rule of this resource.")] = None,
+    default: Default = False,
+    broker_cluster: BrokerCluster = None,
+    broker: Broker = None,
+) -> CommandResult:
+    """Delete the rule of one resource, or all rules of a user."""
+    async with options.admin() as admin:
+        if options.confirmation.needs_plan:
+            found = await admin.access.list_rules(user, cluster=broker_cluster, broker=broker)
+            rules = [rule for rule in found if rule.user == user and resource in (None, rule.resource)]
+            plan = Plan(
+                f"{len(rules)} rules of {user} will be deleted.",
+                {"user": user, "rules": rules},
+                _rule_table(rules) if rules else "",
+            )
+            if not options.confirmation.allows(plan):
+                return plan.dry_result()
+        await admin.access.delete_rules(user, resource, is_default=default, cluster=broker_cluster, broker=broker)
+    what = "All rules" if resource is None else f"The rule for {resource}"
+    return CommandResult({"user": user, "resource": resource}, f"{what} of {user}: deleted.")
+
+
+@cluster_command(app)
+async def get(options: CommandOptions, user: User, broker_cluster: BrokerCluster = None, broker: Broker = None) -> CommandResult:
+    """Show the rules of a user."""
+    async with options.admin() as admin:
+        await admin.access.get_user(user, cluster=broker_cluster, broker=broker)
+        found = await admin.access.list_rules(user, cluster=broker_cluster, broker=broker)
+    rules = [rule for rule in found if rule.user == user]
+    return CommandResult(rules, _rule_table(rules))
+
+
+@cluster_command(app, name="list")
+async def list_rules(
+    options: CommandOptions,
+    user: Annotated[str, typer.Option("--user", help="Only users whose names contain this.")] = "",
+    resource: Annotated[str, typer.Option("--resource", "-r", help="Only resources that contain this.")] = "",
+    broker_cluster: BrokerCluster = None,
+    broker: Broker = None,
+) -> CommandResult:
+    """List the rules of all users."""
+    async with options.admin() as admin:
+        found = await admin.access.list_rules(user, resource, cluster=broker_cluster, broker=broker)
+    return CommandResult(found, _rule_table(found))
+
+
+@cluster_command(app)
+async def convert(
+    options: CommandOptions,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A plain_acl.yml of RocketMQ 4.")],
+    apply: Annotated[bool, typer.Option("--apply", help="Create the users that do not exist yet, and their rules.")] = False,
+    broker_cluster: BrokerCluster = None,
+    broker: Broker = None,
+) -> CommandResult:
+    """Show the users and rules that a plain_acl.yml means. With --apply, create them at the brokers."""
+    text = await asyncio.to_thread(file.read_text, errors="replace")
+    try:
+        converted = convert_plain_acl(text)
+    except AccessError as error:
+        refuse(f"{file} cannot be converted: {error}")
+    if apply:
+        async with options.admin() as admin:
+            await _apply(admin, converted, broker_cluster, broker)
+    users = [AccessUser(name=user.name, is_super=user.is_super, is_enabled=True) for user, _ in converted.users]
+    rules = _rules_of(converted)
+    lines = [_user_table(users), "", _rule_table(rules), *(f"Left out: {sentence}." for sentence in converted.left_out)]
+    return CommandResult({"users": users, "rules": rules, "leftOut": converted.left_out}, "\n".join(lines))
+
+
+async def _apply(admin: Admin, converted: Converted, broker_cluster: str | None, broker: str | None) -> None:
+    for user, acl in converted.users:
+        try:
+            await admin.access.get_user(user.name, cluster=broker_cluster, broker=broker)
+            continue  # as Apache's migration: a user that exists is left alone
+        except NotFoundError:
+            await admin.access.create_user(
+                user.name, user.password, is_super=user.is_super, cluster=broker_cluster, broker=broker
+            )
+        for kind, entries in acl.policies():
+            for entry in entries:
+                await admin.access.create_rules(
+                    user.name,
+                    [str(entry.resource)],
+                    [*map(str, entry.actions)],
+                    deny=entry.effect == "Deny",
+                    is_default=kind is PolicyType.DEFAULT,
+                    cluster=broker_cluster,
+                    broker=broker,
+                )
+
+
+def _rules_of(converted: Converted) -> list[AccessRule]:
+    return [
+        AccessRule(
+            user=user.name,
+            resource=str(entry.resource),
+            actions=tuple(map(str, entry.actions)),
+            decision=str(entry.effect),
+            sources=entry.sources,
+            is_default=kind is PolicyType.DEFAULT,
+        )
+        for user, acl in converted.users
+        for kind, entries in acl.policies()
+        for entry in entries
+    ]
+
+
+def _split(actions: str) -> list[str]:
+    return [action.strip() for action in actions.split(",") if action.strip()]
+
+
+def _user_table(users: list[AccessUser]) -> str:
+    rows = [(one.name, "Super" if one.is_super else "Normal", "enabled" if one.is_enabled else "disabled") for one in users]
+    return format_table(("USER", "TYPE", "STATUS"), rows, "There are no such users.")
+
+
+def _rule_table(rules: list[AccessRule]) -> str:
+    rows = [
+        (
+            one.user,
+            "default" if one.is_default else "custom",
+            one.resource,
+            ",".join(one.actions),
+            one.decision,
+            ",".join(one.sources) or "everywhere",
+        )
+        for one in rules
+    ]
+    return format_table(("USER", "POLICY", "RESOURCE", "ACTIONS", "DECISION", "FROM"), rows, "There are no such rules.")

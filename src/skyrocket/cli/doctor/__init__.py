@@ -1,0 +1,1 @@
+"""`skyrocket doctor`: the command, and how it shows what it found."""

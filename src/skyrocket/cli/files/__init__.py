@@ -1,0 +1,1 @@
+"""Commands that need no cluster: store directories and captured frames."""

@@ -1,0 +1,1 @@
+"""Facts and rules of a cluster: nameservers, brokers, topics, groups and replicas."""

@@ -1,0 +1,98 @@
+"""Examine a cluster, a store directory and the machine, each with its own rules, and put the findings together."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from skyrocket.client import Admin
+from skyrocket.doctor.cluster.collect import ClusterCollector
+from skyrocket.doctor.cluster.facts import ClusterFacts
+from skyrocket.doctor.cluster.rules import diagnose_cluster
+from skyrocket.doctor.finding import Diagnosis
+from skyrocket.doctor.machine.collect import MachineCollector
+from skyrocket.doctor.machine.rules import diagnose_machine
+from skyrocket.doctor.store.collect import StoreCollector
+from skyrocket.doctor.store.rules import diagnose_store
+from skyrocket.report.parts import Severity
+from skyrocket.report.texts import count_of
+
+URGENCY: Final = (Severity.PROBLEM, Severity.WARNING, Severity.INFORMATION, Severity.GOOD)
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What was looked at, what was found, and what could not be found out."""
+
+    findings: Sequence[Diagnosis]
+    looked_at: Sequence[str]
+    unanswered: Sequence[str] = ()
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether there is no problem. Warnings leave a cluster sound."""
+        return not any(one.severity is Severity.PROBLEM for one in self.findings)
+
+
+async def examine_cluster(
+    admin: Admin, groups: Sequence[str] = (), topics: Iterable[str] = (), *, every_s: float = 2.0, proc: Path = Path("/proc")
+) -> Examination:
+    """Look at a cluster twice, `every_s` apart, or once with 0. If one of its brokers runs here, look at this machine, too.
+
+    Raises NoNameserverError when no nameserver answers.
+    """
+    collected = await ClusterCollector(admin, groups, topics).collect(every_s)
+    facts = collected.facts
+    examined = Examination(order_findings(diagnose_cluster(facts)), _counts_of(facts), collected.unanswered)
+    if any(is_local(broker.address) for broker in facts.brokers):
+        return merge_examinations([examined, examine_machine(proc)])
+    return examined
+
+
+def examine_store(directory: Path, commit_log: Path | None = None, *, now_ms: int, proc: Path = Path("/proc")) -> Examination:
+    """Look at a store directory and this machine. Raises StoreError when there is no store."""
+    facts = StoreCollector(directory, commit_log, proc).collect(now_ms)
+    examined = Examination(order_findings(diagnose_store(facts)), [f"store {directory}"])
+    return merge_examinations([examined, examine_machine(proc, facts.process_id)])
+
+
+def examine_machine(proc: Path, process_id: int | None = None) -> Examination:
+    """Look at the limits of this machine, and of a process if it is known."""
+    facts = MachineCollector(proc).collect(process_id)
+    return Examination(order_findings(diagnose_machine(facts)), ["this machine"])
+
+
+def merge_examinations(examined: Sequence[Examination]) -> Examination:
+    """Put examinations together. What two of them found, such as of this machine, stands once."""
+    return Examination(
+        order_findings(dict.fromkeys(finding for one in examined for finding in one.findings)),
+        list(dict.fromkeys(text for one in examined for text in one.looked_at)),
+        list(dict.fromkeys(text for one in examined for text in one.unanswered)),
+    )
+
+
+def order_findings(findings: Iterable[Diagnosis]) -> list[Diagnosis]:
+    """Order by urgency, and otherwise leave the order of the rules."""
+    return sorted(findings, key=lambda one: URGENCY.index(one.severity))
+
+
+def is_local(address: str) -> bool:
+    """Whether a broker's address can only be on this machine."""
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _counts_of(facts: ClusterFacts) -> list[str]:
+    def counts() -> Iterator[str]:
+        yield count_of(len(facts.nameservers), "nameserver")
+        yield count_of(len(facts.brokers), "broker")
+        yield count_of(len(facts.topics), "topic")
+        yield count_of(len(facts.groups), "group")
+
+    return list(counts())

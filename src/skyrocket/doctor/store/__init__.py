@@ -1,0 +1,1 @@
+"""Facts and rules of a store directory, read without a broker: ours or Apache's."""

@@ -1,0 +1,67 @@
+"""Rules for all commands: --json everywhere, --yes and --dry-run where something is destroyed, a name once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from skyrocket.cli.main import app
+
+SERVERS = {"run", "namesrv", "broker"}  # they run until they are stopped
+SCRIPTS = {"completion"}  # it prints a script
+DESTROYS = {
+    *("topic delete", "group delete", "offset reset", "offset skip", "dlq resend", "config set", "store repair"),
+    *("acl delete", "acl delete-user"),
+}
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> dict[str, Any]:
+    """All commands that run something, by their words."""
+    found: dict[str, Any] = {}
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
+        below = getattr(command, "list_commands", None)
+        found |= commands(command, (*path, name)) if below is not None else {" ".join((*path, name)): command}
+    return found
+
+
+ALL = commands(get_command(app))
+
+
+def options_of(name: str) -> set[str]:
+    return {option for parameter in ALL[name].params for option in parameter.opts}
+
+
+def test_the_walk_finds_the_commands():
+    assert len(ALL) > 50
+    assert {"tail", "topic create", "pipeline archive", "store repair", "dlq resend", "profile show"} <= set(ALL)
+
+
+@pytest.mark.parametrize("name", sorted(set(ALL) - SERVERS - SCRIPTS))
+def test_every_command_has_json(name: str):
+    assert "--json" in options_of(name)
+
+
+@pytest.mark.parametrize("name", sorted(DESTROYS))
+def test_what_destroys_asks_first(name: str):
+    assert {"--yes", "--dry-run"} <= options_of(name)
+
+
+@pytest.mark.parametrize("name", sorted(name for name in ALL if "delete" in name or "reset" in name))
+def test_what_is_called_delete_or_reset_is_in_the_list_of_what_destroys(name: str):
+    assert name in DESTROYS
+
+
+@pytest.mark.parametrize("name", sorted(name for name in ALL if "namesrv" in {one.name for one in ALL[name].params}))
+def test_what_takes_a_nameserver_takes_a_profile(name: str):
+    if name not in SERVERS:
+        assert "--cluster" in options_of(name)
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_every_command_and_option_says_what_it_is(name: str):
+    assert ALL[name].help
+    silent = [one.name for one in ALL[name].params if one.param_type_name == "option" and not one.help]
+    assert silent == []
