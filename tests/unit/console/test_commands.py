@@ -1,0 +1,34 @@
+"""The commands that pages name exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import skyrocket.console
+from skyrocket.cli.main import app
+
+TEMPLATES = Path(skyrocket.console.__file__).parent / "templates"
+NAMED = sorted(
+    {
+        re.sub(r'"\s*~[^"]*?~\s*"', "NAME", found)
+        for path in TEMPLATES.glob("*.html")
+        for found in re.findall(r'command\("(skyrocket .*?)"\s*(?:~\s*nameservers|\))', path.read_text())
+    }
+)
+
+
+def test_pages_name_commands():
+    assert len(NAMED) >= 10, NAMED
+
+
+@pytest.mark.parametrize("line", NAMED)
+def test_a_command_that_a_page_names_exists(line: str):
+    words = shlex.split(line.replace("-n '", ""))[1:]
+    done = CliRunner().invoke(app, [*words, "--help"], prog_name="skyrocket")
+    assert done.exit_code == 0, done.output
+    assert f"Usage: skyrocket {words[0]} {words[1]}" in done.output
