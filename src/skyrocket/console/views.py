@@ -15,7 +15,7 @@ from skyrocket.console.body_views import escape_controls, preview_body
 from skyrocket.console.visit import address_of
 from skyrocket.report.charts import draw_lines
 from skyrocket.report.parts import LineChart
-from skyrocket.report.texts import count_of, format_duration, format_moment, format_number
+from skyrocket.report.texts import count_of, format_bytes, format_duration, format_moment, format_number
 
 ASSETS: Final[Mapping[str, str]] = {
     "console.css": "text/css; charset=utf-8",
@@ -45,14 +45,6 @@ def draw_chart(chart: LineChart) -> Markup:
 def format_ago(time_ms: int, now_ms: int) -> str:
     """Say how long ago something was. A dash when there is no time."""
     return f"{format_duration(max(0, now_ms - time_ms))} ago" if time_ms > 0 else "–"
-
-
-def format_bytes(size_bytes: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(size_bytes) < 1024 or unit == "TiB":
-            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
-        size_bytes /= 1024
-    raise AssertionError(size_bytes)
 
 
 @cache

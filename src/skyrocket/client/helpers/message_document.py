@@ -26,8 +26,12 @@ def message_document(message: Received) -> dict[str, Any]:
         "reconsumeTimes": message.reconsume_times,
         "bodyLength": len(message.body),
     }
+    return {**shown, **body_document(message.body)}
+
+
+def body_document(body: bytes) -> dict[str, str]:
+    """Return a body as one field of a JSON document: `body` for UTF-8 text, and `bodyBase64` for other bytes."""
     try:
-        shown["body"] = message.body.decode()
+        return {"body": body.decode()}
     except UnicodeDecodeError:
-        shown["bodyBase64"] = base64.b64encode(message.body).decode()
-    return shown
+        return {"bodyBase64": base64.b64encode(body).decode()}

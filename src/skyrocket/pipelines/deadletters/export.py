@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -10,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from skyrocket.client.helpers.message_document import body_document
 from skyrocket.pipelines.deadletters.letters import DeadLetter
 from skyrocket.pipelines.errors import ArgumentError
 
@@ -33,11 +33,7 @@ def letter_document(letter: DeadLetter) -> dict[str, Any]:
         "storeTimestamp": letter.died_ms,
         "properties": dict(letter.properties),
     }
-    try:
-        document["body"] = letter.body.decode()
-    except UnicodeDecodeError:
-        document["bodyBase64"] = base64.b64encode(letter.body).decode()
-    return document
+    return {**document, **body_document(letter.body)}
 
 
 def export_letters(letters: Iterable[DeadLetter], path: Path) -> int:
