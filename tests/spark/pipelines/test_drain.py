@@ -200,6 +200,17 @@ def test_the_subscription_of_a_connected_member_counts(our_backlog: Backlog):
     assert planned.subscribed == f"(topic = '{our_backlog.topic}' AND tags IN ('absent', 'paid'))"
 
 
+def test_a_group_that_broadcasts_is_refused(our_backlog: Backlog, tmp_path: Path):
+    consumer = Consumer(
+        our_backlog.cluster.nameserver, group=our_backlog.group, broadcasting=True, offsets_folder=tmp_path, consumer_limits=QUICK
+    )
+    consumer.on(our_backlog.topic)(lambda _message: None)
+    with consumer, Admin(our_backlog.cluster.nameserver) as admin:
+        wait_until(lambda: admin.groups.members(our_backlog.group).is_broadcasting, "the member")
+        with pytest.raises(ArgumentError, match="broadcasts: each member keeps its own offsets"):
+            our_backlog.drain()
+
+
 def test_members_that_are_stuck_meanwhile_go_on_behind_what_was_drained(backlog: Backlog):
     """A message is consumed, or archived, or both; what is sent after the plan is consumed, and the backlog is passed over."""
     seen: Counter[int] = Counter()

@@ -127,7 +127,7 @@ def plan_drain(
         consumed = set(admin.groups.topics(group))  # in other topics a broker may answer 0 for the group, or nothing
         committed = read_committed(admin, group, [topic for topic in named if topic in consumed])
         ranges = plan_ranges(group, committed, bounds)
-        wanted = subscribed or _ask_subscription(admin, group, named)
+        wanted = _ask_subscription(admin, group, named, subscribed)
     return DrainRecord(
         id=uuid.uuid4().hex[:16],
         group=group,
@@ -144,11 +144,13 @@ def plan_drain(
     )
 
 
-def _ask_subscription(admin: Admin, group: str, topics: list[str]) -> str:
-    """Return the condition of what the group's members subscribe to."""
+def _ask_subscription(admin: Admin, group: str, topics: list[str], given: str | None) -> str:
+    """Return the condition of what the group subscribes to: the given one, or what its members say."""
     members = admin.groups.members(group)
     if members.is_broadcasting:
         raise ArgumentError(f"Group '{group}' broadcasts: each member keeps its own offsets, so no broker can move it.")
+    if given is not None:
+        return given
     retry = {topic: "*" for topic in topics if topic.startswith(RETRY_PREFIX)}
     by_sql = [topic for topic, kind in members.subscription_types.items() if kind == SQL92]
     return subscribe_condition(topics, {**members.subscriptions, **retry}, by_sql)

@@ -65,10 +65,14 @@ def subscribe_condition(topics: Sequence[str], subscriptions: Mapping[str, str],
     parts = []
     for topic in topics:
         if topic not in subscriptions or topic in by_sql:
-            why = "by SQL92" if topic in by_sql else "as far as connected members tell: none does"
+            why = (
+                f"The group filters topic '{topic}' by SQL92, which only brokers evaluate."
+                if topic in by_sql
+                else f"No connected member says what the group subscribes to in topic '{topic}'."
+            )
             raise ArgumentError(
-                f"The group subscribes to topic '{topic}' {why}. Say which messages it gets with --subscribed: "
-                f"true for all, or a condition such as \"tags IN ('paid', 'sent')\"."
+                f"{why} Say which messages it gets with --subscribed: true for all, or a condition such as "
+                "\"tags IN ('paid', 'sent')\"."
             )
         tags = subscription_tags(subscriptions[topic])
         own = f"topic = {literal(topic)}"

@@ -80,7 +80,7 @@ def plan_sentences(record: DrainRecord, folder: str) -> list[str]:
         return [f"Nothing waits for group '{record.group}'."]
     lines = [f"{count_of(record.waiting, 'message')} would be archived to {folder}, and group '{record.group}' moved past them."]
     if not record.conditions.selects_everything:
-        lines.append(f"Those that are not selected ({record.selected}) would be resent to the group at once.")
+        lines.append(f"Those for which {record.selected} does not hold would be resent to the group at once.")
     return [*lines, "Nothing was changed. To do it add --yes."]
 
 
