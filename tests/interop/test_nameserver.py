@@ -21,7 +21,7 @@ from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.fastjson.reader import parse
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.settings.server import ServerSettings
+from skyrocket.settings.metrics import MonitoredSettings
 from tests.support.apache_archive import program
 from tests.support.apache_cluster import ApacheCluster, Client, JavaProcess, send_request
 from tests.support.cpu_pressure import read_cpu_wait_s
@@ -32,7 +32,8 @@ pytestmark = pytest.mark.interop
 START = "import typer; from skyrocket.cli.namesrv import namesrv; typer.run(namesrv)"
 SELF_TEST = "SELF_TEST_TOPIC"  # every broker of Apache's has it
 SILENT_MS = 5_000
-OURS_ALONE = set(ServerSettings.rows()) - {"serverChannelMaxIdleTimeSeconds"}
+ACCESS = {"authenticationEnabled", "initAuthenticationUser", "innerClientAuthenticationCredentials", "authAuditLogPath"}
+OURS_ALONE = (set(MonitoredSettings.rows()) | ACCESS) - {"serverChannelMaxIdleTimeSeconds"}  # limits, metrics, access control
 JAVA = Path(__file__).parent / "java" / "NameserverClient.java"
 
 
