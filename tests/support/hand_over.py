@@ -122,6 +122,7 @@ class World:
             assert self.disk.is_off, "the broker stopped answering by itself"
         finally:
             self.disk.turn_off()
+            broker.server.limits = replace(broker.server.limits, drain_ms=20)  # a dead process has nobody to wait for
             with suppress(PowerCut, NetError, StoreError):  # closing goes on after each part that the cut has hit
                 await asyncio.wait_for(broker.close(), 5)
 
