@@ -17,6 +17,7 @@ from skyrocket.client import Admin, ClientError, Producer
 from skyrocket.console.forms import Fields
 from skyrocket.console.history import ClusterHistory
 from skyrocket.console.limits import PAGE_S_MAX, QUESTIONS_AT_ONCE
+from skyrocket.console.paging import cut_page, search_names
 from skyrocket.console.security.users import ConsoleRole
 from skyrocket.protocol.errors import ProtocolError
 
@@ -125,6 +126,17 @@ async def attempt_each(items: Iterable[A], ask: Callable[[A], Awaitable[T]]) -> 
             return await attempt(ask(item))
 
     return list(await asyncio.gather(*(ask_in_turn(item) for item in items)))
+
+
+async def list_names(
+    visit: Visit, read_names: Callable[..., Awaitable[list[str]]], ask: Callable[[str], Awaitable[T]]
+) -> dict[str, Any]:
+    """Return the values of a list: a page of the names that the visitor searches, and what the cluster tells of each."""
+    words, internal = visit.query.text("q"), visit.query.is_set("internal")
+    names = await attempt(read_names(internal=internal))
+    page = cut_page(search_names(names.value or [], words), visit.query.number("page", "The page", 1, 10**6) or 1)
+    rows = list(zip(page.rows, await attempt_each(page.rows, ask), strict=True))
+    return {"names": names, "page": page, "rows": rows, "words": words, "internal": internal}
 
 
 def address_of(*parts: str, **query: object) -> str:

@@ -14,7 +14,7 @@ from skyrocket.net.limits import NetLimits
 from skyrocket.net.quota import QuotaRates
 from skyrocket.net.router import Router
 from skyrocket.net.server import monotonic_ms
-from skyrocket.net.tls import RENEWAL_MS, renew
+from skyrocket.net.tls import renew
 from skyrocket.net.vip import NEVER_MS
 from skyrocket.protocol.command import Command
 from skyrocket.supervised_task import SupervisedTask
@@ -46,7 +46,6 @@ class Dialer:
         self.sign: Callable[[Command], None] | None = None  # adds credentials to what `request` sends
         self.on_opened: list[Callable[[str, Connection], None]] = []  # called with the address before the connection is used
         self._client_tls = tls
-        self._renewal_ms = now_ms() + RENEWAL_MS
         self._connections: dict[str, Connection] = {}
         self._connecting: dict[str, asyncio.Task[Connection]] = {}
         self._scan_task: SupervisedTask | None = None
@@ -174,9 +173,7 @@ class Dialer:
         while True:
             await asyncio.sleep(self.limits.scan_ms / 1000)
             now_ms = self.now_ms()
-            if now_ms >= self._renewal_ms:
-                self._renewal_ms = now_ms + RENEWAL_MS
-                renew(self._client_tls)
+            renew(self._client_tls, now_ms)
             for connection in list(self._connections.values()):
                 connection.check_time(now_ms)
 

@@ -20,7 +20,7 @@ from skyrocket.net.loop_turn import LoopTurn, TurnObserver, call_soon
 from skyrocket.net.outside_log import OutsideLog
 from skyrocket.net.quota import DEBT_SERVED_MS_MAX, QuotaRates
 from skyrocket.net.router import Arrival, Router, TurnHandler
-from skyrocket.net.tls import RENEWAL_MS, renew
+from skyrocket.net.tls import renew
 from skyrocket.net.vip import CHECK_MS, NEVER_MS, VipConnections
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.frame import Frame
@@ -77,7 +77,6 @@ class Server:
         self.limits = limits or NetLimits()
         self.tls = tls
         self.tls_only = tls_only
-        self._renewal_ms = now_ms() + RENEWAL_MS
         self.reads_always = False
         self.vip_due_ms = NEVER_MS
         self._vip = VipConnections()
@@ -319,9 +318,7 @@ class Server:
             for connection in list(self.connections):
                 connection.check_time(now_ms)
             self._held.check()
-            if now_ms >= self._renewal_ms:
-                self._renewal_ms = now_ms + RENEWAL_MS
-                renew(self.tls)
+            renew(self.tls, now_ms)
             self.addresses.forget_quiet(now_ms)
 
 

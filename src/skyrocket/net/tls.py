@@ -58,6 +58,7 @@ class RenewableContext(ssl.SSLContext):
     def load(self, files: CertificateFiles) -> None:
         self._files = files
         self._stamp = self._refused = files.stamp()
+        self.renewal_ms = 0
         files.load_into(self)
 
     def renew(self) -> None:
@@ -79,9 +80,10 @@ class RenewableContext(ssl.SSLContext):
         return (self._files.certificate, self._files.trusted)
 
 
-def renew(context: ssl.SSLContext | None) -> None:
-    """Load a context's certificates again if their files have changed. A context of the caller's own has no files."""
-    if isinstance(context, RenewableContext):
+def renew(context: ssl.SSLContext | None, now_ms: int) -> None:
+    """Look at a context's files every RENEWAL_MS, however often it is called. A context of the caller's own has no files."""
+    if isinstance(context, RenewableContext) and now_ms >= context.renewal_ms:
+        context.renewal_ms = now_ms + RENEWAL_MS
         context.renew()
 
 

@@ -7,8 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from skyrocket.client.queues import Queue
 from skyrocket.pipelines.backlog.job import watch_backlog
 from skyrocket.pipelines.backlog.presentation import BacklogReport
 from tests.client.consumer_support import QUICK
+from tests.client.doctor.scenes import member
 from tests.client.servers import BROKER, Servers
 from tests.support.waiting import WAIT_S_MAX
 
@@ -60,29 +59,6 @@ async def report_with(servers: Servers, group: str, rule: str) -> BacklogReport:
             report = await report_on(servers, group, every_s=0.3)
             if rule in {one.rule for one in report.findings}:
                 return report
-
-
-@asynccontextmanager
-async def member(servers: Servers, group: str, topic: str, tags: str = "*", hangs: bool = False) -> AsyncIterator[str]:
-    """Run a member of a group, and yield its client id."""
-    consumer = Consumer(
-        servers.nameserver,
-        group=group,
-        start="first",
-        consumer_limits=QUICK,
-        instance=servers.topic("member"),
-        close_timeout_ms=0,
-    )
-    released = asyncio.Event()
-
-    @consumer.on(topic, tags)
-    async def handle(_message: Received) -> None:
-        if hangs:
-            await released.wait()
-
-    async with consumer:
-        yield consumer.client_id
-        released.set()
 
 
 async def test_an_empty_topic_has_no_backlog_and_no_advice(servers: Servers):

@@ -23,7 +23,7 @@ from skyrocket.broker.replication.roles import confirmed_by_slaves, copies_neede
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.dialer import Dialer
 from skyrocket.net.errors import NetError
-from skyrocket.net.tls import RENEWAL_MS, renew
+from skyrocket.net.tls import renew
 from skyrocket.store.files import Files
 from skyrocket.store.flusher import Flusher
 from skyrocket.store.horizon import REPLICAS
@@ -48,7 +48,6 @@ class Replication:
         self.client: HaClient | None = None  # of a slave
         self.ha_port = 0  # 0 while nothing listens
         self._tls: ssl.SSLContext | None = None
-        self._renewal_ms = now_ms() + RENEWAL_MS
 
     async def start(
         self, flusher: Flusher, dialer: Dialer, on_appended: Callable[[], None], on_confirmed: Callable[[], None]
@@ -112,9 +111,7 @@ class Replication:
             self.client.on_confirmed()
 
     def check_time(self, now_ms: int) -> None:
-        if now_ms >= self._renewal_ms:
-            self._renewal_ms = now_ms + RENEWAL_MS
-            renew(self._tls)
+        renew(self._tls, now_ms)
         if self.server is not None:
             self.server.check_time(now_ms)
             self.require_copies()

@@ -12,8 +12,7 @@ from skyrocket.console.errors import InputError, MissingPageError
 from skyrocket.console.group_state import find_holders, find_mismatches
 from skyrocket.console.limits import MEMBERS_ASKED_MAX, QUEUE_ROWS_MAX
 from skyrocket.console.offset_plan import OffsetPlan, plan_offsets
-from skyrocket.console.paging import cut_page, search_names
-from skyrocket.console.visit import Answer, Page, PagePart, Redirect, Visit, address_of, attempt, attempt_each
+from skyrocket.console.visit import Answer, Page, PagePart, Redirect, Visit, address_of, attempt, attempt_each, list_names
 from skyrocket.protocol.system_names import RETRY_PREFIX
 from skyrocket.report.texts import format_moment
 
@@ -41,16 +40,11 @@ class GroupRow(NamedTuple):
 
 
 async def show_groups(visit: Visit) -> Answer:
-    words, internal = visit.query.text("q"), visit.query.is_set("internal")
-    names = await attempt(visit.admin.groups.names(internal=internal))
-    page = cut_page(search_names(names.value or [], words), visit.query.number("page", "The page", 1, 10**6) or 1)
-
     async def ask(group: str) -> GroupRow:
         members, progress = await asyncio.gather(visit.admin.groups.members(group), visit.admin.groups.progress(group))
         return GroupRow(members, progress)
 
-    rows = list(zip(page.rows, await attempt_each(page.rows, ask), strict=True))
-    return Page("groups.html", "Groups", {"names": names, "page": page, "rows": rows, "words": words, "internal": internal})
+    return Page("groups.html", "Groups", await list_names(visit, visit.admin.groups.names, ask))
 
 
 async def show_group(visit: Visit) -> Answer:

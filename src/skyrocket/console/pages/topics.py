@@ -11,8 +11,7 @@ from skyrocket.client.admin import TopicRoute, TopicSettings, TopicStatus
 from skyrocket.client.admin.topics import QUEUES_MAX
 from skyrocket.console.errors import InputError, MissingPageError
 from skyrocket.console.limits import QUEUE_ROWS_MAX
-from skyrocket.console.paging import cut_page, search_names
-from skyrocket.console.visit import Answer, Page, PagePart, Redirect, Visit, address_of, attempt, attempt_each
+from skyrocket.console.visit import Answer, Page, PagePart, Redirect, Visit, address_of, attempt, attempt_each, list_names
 from skyrocket.protocol.limits import BODY_BYTES_MAX
 
 TYPE_ATTRIBUTE: Final = "message.type"
@@ -53,16 +52,11 @@ def topic_type(settings: list[TopicSettings]) -> str:
 
 
 async def show_topics(visit: Visit) -> Answer:
-    words, internal = visit.query.text("q"), visit.query.is_set("internal")
-    names = await attempt(visit.admin.topics.names(internal=internal))
-    page = cut_page(search_names(names.value or [], words), visit.query.number("page", "The page", 1, 10**6) or 1)
-
     async def ask(topic: str) -> TopicRow:
         settings, status = await asyncio.gather(visit.admin.topics.get(topic), visit.admin.topics.status(topic))
         return TopicRow(settings, status)
 
-    rows = list(zip(page.rows, await attempt_each(page.rows, ask), strict=True))
-    return Page("topics.html", "Topics", {"names": names, "page": page, "rows": rows, "words": words, "internal": internal})
+    return Page("topics.html", "Topics", await list_names(visit, visit.admin.topics.names, ask))
 
 
 async def show_topic(visit: Visit) -> Answer:
