@@ -103,6 +103,8 @@ LOADS = [
         {"-w": 32, "-s": BODY_BYTES},
         JAVA,
     ),
+    Load("sync-flush-1", "one sync client, SYNC_FLUSH", SENDS, "send", _sends(1, 1), sync_flush=True, is_calm=True),
+    Load("sync-flush-16", "16 sync clients, SYNC_FLUSH", SENDS, "send", _sends(16, 1), sync_flush=True),
     Load("sync-flush-64", "64 sync clients, SYNC_FLUSH", SENDS, "send", _sends(64, 1), for_kafka=True, sync_flush=True),
 ]
 

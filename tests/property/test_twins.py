@@ -17,10 +17,11 @@ from skyrocket.protocol.frame import join_frame
 from skyrocket.protocol.message.batch import BatchEntry
 from skyrocket.protocol.message.record import MAGIC, MAGIC_V2, Record, encode_record, topic_field
 from skyrocket.store.errors import StoreError
+from skyrocket.store.index.index_file import ENTRY as INDEX_ENTRY
 from skyrocket.store.index.index_file import HEADER, KEY, SLOT
 from skyrocket.store.ledger.entry import HEADER_BYTES, EntryHeader, unpack_header
-from skyrocket.store.ledger.entry_dispatch import ShapeCache
 from skyrocket.store.log.checksum_blocks import ENTRY as CHECKSUM
+from skyrocket.store.log.property_shapes import ShapeCache
 from skyrocket.store.message import AppendPosition
 from tests.property.test_readdress import moves, records
 from tests.support.twins import needs_twins
@@ -230,6 +231,30 @@ def test_what_followers_read_of_entries_is_equal(records: list[Record], pos: int
         assert_same_outcome("ledger_entries.dispatches_of", entries * again, (1000, 5000), ShapeCache())
 
 
+@given(
+    records=st.lists(ledger_records, min_size=1, max_size=6),
+    segment_start=st.sampled_from([0, 4096, 2**40]),
+    damage=st.none() | st.tuples(st.integers(0, 700), st.integers(0, 255)),
+    cut=st.sampled_from([0, 0, 0, 1, 60, 140]),
+    most=st.sampled_from([1, 2, 100]),
+)
+@settings(max_examples=400)
+def test_runs_of_records_are_read_equally(
+    records: list[Record], segment_start: int, damage: tuple[int, int] | None, cut: int, most: int
+):
+    segment, places = bytearray(), [0]
+    for record in records:
+        magic = MAGIC if len(record.topic.encode()) <= 127 else MAGIC_V2
+        places.append(len(segment))
+        segment += encode_record(replace(record, physical_offset=segment_start + len(segment), magic=magic))
+    if damage is not None and damage[0] < len(segment):
+        segment[damage[0]] = damage[1]
+    view = memoryview(bytes(segment)[: len(segment) - cut])
+    for at in (0, places[-1], len(segment) + 1):
+        assert_same("record_run.read_run", view, segment_start, at, most, ShapeCache())
+    assert_same_outcome("record_run.read_run", view, segment_start, -1, most, ShapeCache())
+
+
 texts = st.text(alphabet="abcK#7\x7f\xff\u20ac\uffff\U0001f680\U0010ffff", max_size=40)
 topics = st.sampled_from(["orders", "t", "%RETRY%g", "\u4e2d\U0001f680"])
 dispatches = st.lists(
@@ -282,6 +307,17 @@ def test_index_entries_are_equal(keys: bytes, slots: int, first: int, first_time
     ours, theirs = bytearray(content), bytearray(content)
     TWINS["dispatch_entries.point_slots"].compiled(memoryview(ours), pointed)
     TWINS["dispatch_entries.point_slots"].reference(memoryview(theirs), pointed)
+    assert ours == theirs
+
+
+@given(
+    keys=keys, slots=st.integers(1, 12), first=st.integers(1, 1000), hashes=st.lists(st.integers(-(2**31), 2**31 - 1), max_size=9)
+)
+def test_slots_are_filled_equally(keys: bytes, slots: int, first: int, hashes: list[int]):
+    packed = b"".join([INDEX_ENTRY.pack(hashed, 7, 1, 0) for hashed in [*hashes, *(key for key, _, _ in KEY.iter_unpack(keys))]])
+    ours, theirs = bytearray(slots * SLOT.size), bytearray(slots * SLOT.size)
+    twins = TWINS["dispatch_entries.fill_slots"]
+    assert twins.compiled(ours, first, packed) == twins.reference(theirs, first, packed)
     assert ours == theirs
 
 

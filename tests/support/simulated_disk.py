@@ -154,6 +154,10 @@ class SimulatedFile:
         self._node.passed_over = {at: passed for at, passed in self._node.passed_over.items() if at >= size}
         return memoryview(self._node.content)[:size]
 
+    def data_end(self, at: int) -> int:
+        self._check_open()
+        return max(at, len(self._node.content.rstrip(b"\0")), *(sector + SECTOR_BYTES for sector in self._node.bad))
+
     def prefetch(self, at: int, size: int) -> None:
         self._check_open()
 

@@ -314,3 +314,26 @@ def point_slots(table, bytes pointed):
             at += POINTED_BYTES
     finally:
         PyBuffer_Release(&view)
+
+
+def fill_slots(slots, int64_t first, bytes entries):
+    cdef const unsigned char *at = <unsigned char *>PyBytes_AsString(entries)
+    cdef int64_t entry_count = len(entries) // INDEX_ENTRY_BYTES, number, count, used = 0, slot
+    cdef unsigned char *table
+    cdef Py_buffer view
+    if len(entries) % INDEX_ENTRY_BYTES:
+        raise ValueError("these are no entries of an index")
+    PyObject_GetBuffer(slots, &view, PyBUF_WRITABLE)
+    try:
+        table, count = <unsigned char *>view.buf, view.len // SLOT_BYTES
+        if count == 0 and entry_count:
+            raise ZeroDivisionError("there are no slots")
+        for number in range(first, first + entry_count):
+            slot = <int32_t>get32(at) % count
+            slot = (slot + count if slot < 0 else slot) * SLOT_BYTES
+            used += get32(table + slot) == 0
+            put32(table + slot, <uint32_t>number)
+            at += INDEX_ENTRY_BYTES
+    finally:
+        PyBuffer_Release(&view)
+    return used

@@ -169,6 +169,9 @@ class ChangedFile:
     def window(self, size: int) -> memoryview:
         return self._view[:size]
 
+    def data_end(self, at: int) -> int:  # noqa: ARG002 — of the port
+        return self.size
+
     def prefetch(self, at: int, size: int) -> None:
         """It is in memory."""
 

@@ -67,6 +67,9 @@ class File(Protocol):
         Otherwise a full disk or a bad sector would end the process with SIGBUS. Raise OSError instead.
         """
 
+    def data_end(self, at: int) -> int:
+        """Return where the last bytes from `at` on end that were ever written. Holes follow, which are zeros and on no disk."""
+
     def prefetch(self, at: int, size: int) -> None:
         """Hint that these pages are needed in memory soon."""
 
@@ -197,6 +200,15 @@ class DiskFile:
             os.pread(self._descriptor, min(_READ_BYTES, size - at), at)
         protection = mmap.PROT_READ | mmap.PROT_WRITE
         return memoryview(self._reserve.take(lambda: mmap.mmap(self._descriptor, size, prot=protection)))
+
+    def data_end(self, at: int) -> int:
+        try:
+            while at < self.size:
+                at = os.lseek(self._descriptor, os.lseek(self._descriptor, at, os.SEEK_DATA), os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # no data follows
+                return self.size
+        return min(at, self.size)
 
     def prefetch(self, at: int, size: int) -> None:
         os.posix_fadvise(self._descriptor, at, size, os.POSIX_FADV_WILLNEED)

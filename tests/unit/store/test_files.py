@@ -38,6 +38,17 @@ def test_new_file_is_all_zeros_and_allocated_on_disk(tmp_path: Path):
     file.close()
 
 
+def test_data_ends_where_the_last_bytes_were_written(tmp_path: Path):
+    file = Disk().create(f"{tmp_path}/file", 1 << 24, 1 << 24)
+    assert file.data_end(0) == 0
+    file.write(0, b"hello")
+    file.write(1 << 20, b"hello")
+    assert (1 << 20) + 5 <= file.data_end(0) < 1 << 24
+    assert file.data_end(1 << 22) == 1 << 22
+    file.write((1 << 24) - 1, b"!")
+    assert file.data_end(0) == file.data_end(1 << 22) == 1 << 24
+
+
 def test_creating_an_existing_file_fails(tmp_path: Path):
     path = f"{tmp_path}/file"
     Disk().create(path, 10, 0).close()

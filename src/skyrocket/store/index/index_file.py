@@ -43,6 +43,7 @@ _INT32_MAX = 2**31 - 1
 NO_MATCH = -1  # in a walk over entries: one that does not match
 LATE_ENTRIES_MAX = 1_000  # entries behind the time range that a search visits one by one
 SCANNED_AT_ONCE = 64  # entries that cost about as much as one visit
+READ_AT_ONCE = 50_000  # entries of a whole file
 
 
 Visit = int | NotInMemoryError
@@ -90,8 +91,19 @@ def _point_slots(table: memoryview, pointed: bytes) -> None:
         SLOT.pack_into(table, slot_at, entry)
 
 
+def _fill_slots(slots: bytearray, first: int, entries: bytes) -> int:
+    """Point the slots at packed entries, of which the first has number `first`. Return how many slots were unused before."""
+    used, count = 0, len(slots) // SLOT.size
+    for number, (hashed, _, _, _) in enumerate(ENTRY.iter_unpack(entries), first):
+        at = hashed % count * SLOT.size
+        used += slots[at : at + SLOT.size] == b"\0\0\0\0"
+        SLOT.pack_into(slots, at, number)
+    return used
+
+
 pack_index_entries = twin("dispatch_entries", _pack_index_entries)
 point_slots = twin("dispatch_entries", _point_slots)
+fill_slots = twin("dispatch_entries", _fill_slots)
 
 
 @contextmanager
@@ -252,16 +264,10 @@ class IndexFile:
 
     def rebuild(self, stop_offset: int) -> None:
         """After a crash, keep the entries that the header counts, up to `stop_offset`, and rebuild the slots from them."""
-        kept = self.next_entry
-        while kept > 1 and self._entry(kept - 1).physical_offset >= stop_offset:
-            kept -= 1
+        kept = self._end_before(stop_offset)
         slots = bytearray(self._slots * SLOT.size)
-        used = 0
         self.is_dirty = True
-        for number, entry in enumerate(self._read_packed(1, kept), start=1):
-            at = entry[0] % self._slots * SLOT.size
-            used += slots[at : at + SLOT.size] == b"\0\0\0\0"
-            SLOT.pack_into(slots, at, number)
+        used = sum(fill_slots(slots, number, packed) for number, packed in self._pieces(1, kept))
         self._table[HEADER.size : self._entries_at] = slots
         self._slots_used, self.next_entry = used, kept
         if kept > 1:
@@ -270,6 +276,18 @@ class IndexFile:
             self.last_timestamp = min(self.last_timestamp, self.first_timestamp + (last.seconds + 1) * 1000)
         else:
             self.first_timestamp = self.last_timestamp = self.first_offset = self.last_offset = 0
+
+    def _end_before(self, stop_offset: int) -> int:
+        """Return the number behind the newest entry of a message before `stop_offset`."""
+        stop = self.next_entry
+        while stop > 1:
+            first = max(1, stop - READ_AT_ONCE)
+            packed = next(self._pieces(first, stop))[1]
+            for _, physical_offset, _, _ in reversed(list(ENTRY.iter_unpack(packed))):
+                if physical_offset < stop_offset:
+                    return stop
+                stop -= 1
+        return stop
 
     # --- reading
 
@@ -343,7 +361,7 @@ class IndexFile:
 
     def entries(self) -> Iterator[IndexEntry]:
         """Yield every entry, oldest first."""
-        return (IndexEntry(*entry) for entry in self._read_packed(1, self.next_entry))
+        return (IndexEntry(*entry) for _, packed in self._pieces(1, self.next_entry) for entry in ENTRY.iter_unpack(packed))
 
     def _entry(self, number: int) -> IndexEntry:
         return IndexEntry(*ENTRY.unpack(self._file.read(self._entry_at(number), ENTRY.size)))
@@ -351,10 +369,11 @@ class IndexFile:
     def _entry_at(self, number: int) -> int:
         return self._entries_at + number * ENTRY.size
 
-    def _read_packed(self, first: int, stop: int, at_once: int = 50_000) -> Iterator[tuple[int, int, int, int]]:
-        for start in range(first, stop, at_once):
-            size = (min(stop, start + at_once) - start) * ENTRY.size
-            yield from ENTRY.iter_unpack(self._file.read(self._entries_at + start * ENTRY.size, size))
+    def _pieces(self, first: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        """Yield packed entries, many at once, with the number of the first of them."""
+        for start in range(first, stop, READ_AT_ONCE):
+            count = min(stop - start, READ_AT_ONCE)
+            yield start, self._file.read(self._entry_at(start), count * ENTRY.size)
 
     def give_up(self) -> File | None:
         """Let go of the file, whose messages have expired; None when it is not held. The caller deletes it."""

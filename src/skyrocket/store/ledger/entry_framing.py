@@ -32,8 +32,8 @@ class EntryFraming(RecordFraming):
             return False
         return bool(PADDING.unpack_from(view, at) == (PADDING_MAGIC, len(view) - at))
 
-    def next_sound(self, view: memoryview, segment_start: int, at: int) -> int | None:
-        stop = last_byte_set(view, at)  # the last segment is mostly zeros: skip them quickly
+    def next_sound(self, view: memoryview, segment_start: int, at: int, data_end: int | None = None) -> int | None:
+        stop = last_byte_set(view[:data_end], at)  # the last segment is mostly zeros: skip them quickly
         places = (match.start() for match in _PADDING_MAGIC.finditer(view, at, stop))
         blank = next((place for place in places if self.is_blank(view, place)), None)
         first = at + HEADER_BYTES + _MAGIC_AT

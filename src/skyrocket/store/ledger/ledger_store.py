@@ -50,13 +50,14 @@ from skyrocket.store.ledger.entry import (
     check_entry_bytes,
     unpack_header,
 )
-from skyrocket.store.ledger.entry_dispatch import ShapeCache, decode_entry, dispatches_of
+from skyrocket.store.ledger.entry_dispatch import decode_entry, dispatches_of
 from skyrocket.store.ledger.entry_index import INDEX_FILE_BYTES
 from skyrocket.store.ledger.entry_repair import EntryRepair
 from skyrocket.store.ledger.layout import check_ledger
 from skyrocket.store.ledger.ledger_log import LedgerLog
 from skyrocket.store.ledger.node_files import LedgerCheckpoint, LedgerCheckpointFile, TermFile, TermVote
 from skyrocket.store.log.damage import is_filler
+from skyrocket.store.log.property_shapes import ShapeCache
 from skyrocket.store.log.segment_scrub import ScrubTarget
 from skyrocket.store.log.segments import OFFSET_MAX
 from skyrocket.store.message import (

@@ -31,10 +31,13 @@ from skyrocket.store.log.segments import segment_path
 
 _BLOCK_ENTRIES = 512  # read at once in a search: a page
 _PIECE_BYTES = 1024 * 1024  # read at once of a whole file
+_ZEROS = bytes(_PIECE_BYTES)
 _SMALLEST_RECORD = 92  # bytes: the log needs at most one entry for each
 
 
-def _pack_checksums(data: bytes | bytearray, start: int, bounds: list[int], segment_start: int, header_bytes: int = 0) -> bytes:
+def _pack_checksums(
+    data: bytes | bytearray | memoryview, start: int, bounds: list[int], segment_start: int, header_bytes: int = 0
+) -> bytes:
     """Pack the entries of the records between the `bounds`. `data` begins at `start`; all positions are offsets in the log.
 
     The bounds are the starts of the records, and the end of the last one. `header_bytes` lie in front of each record.
@@ -120,10 +123,15 @@ class Checksums:
             self._beyond.update((start + end, crc) for end, crc in ENTRY.iter_unpack(packed) if end)
 
     def _pieces(self, start: int, first: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the entries of a file from number `first` on, many at once, with the position of each piece."""
+        """Yield the entries of a file from number `first` on, many at once, with the position of each piece.
+
+        Pieces without an entry are left out. Of a new file, which has room for the smallest records, nearly all are.
+        """
         file = self._file(start)
         for at in range(first * ENTRY.size, self._file_bytes, _PIECE_BYTES):
-            yield at, file.read(at, min(_PIECE_BYTES, self._file_bytes - at))
+            piece = file.read(at, min(_PIECE_BYTES, self._file_bytes - at))
+            if piece != _ZEROS[: len(piece)]:
+                yield at, piece
 
     def cut(self, log_end: int) -> None:
         """Delete the entries behind the end of the log that recovery found."""
@@ -190,12 +198,29 @@ class Checksums:
             raise store_error("writing checksums", error) from error
         self._counts[start] = count + len(packed) // ENTRY.size
 
-    def complete(self, start: int, segment: memoryview, records: list[tuple[int, int]]) -> None:
-        """Add missing entries of records that recovery has scanned. A record is given as (position in the segment, size)."""
+    def complete(self, start: int, packed: bytes) -> None:
+        """Add the missing ones of a segment's packed entries, whose records recovery has scanned."""
+        first = find_first_entry(packed, len(packed) // ENTRY.size, self._known_end(start) + 1, 0)
+        self._write(start, packed[first * ENTRY.size :])
+
+    def _known_end(self, start: int) -> int:
+        """Return where the last record with an entry ends in its segment; 0 when none has one."""
         count = self._counts.get(start, 0)
-        known = self._end_at(self._file(start), count - 1) if count else 0
-        packed = [ENTRY.pack(at + size, crc32(segment[at : at + size])) for at, size in records if at + size > known]
-        self._write(start, b"".join(packed))
+        return self._end_at(self._file(start), count - 1) if count else 0
+
+    def count_equal(self, start: int, packed: bytes) -> int:
+        """Count the packed entries of a segment before the first that differs from what is known of its record.
+
+        A record without a checksum differs from nothing.
+        """
+        known_end = self._known_end(start)
+        for number, (end, crc) in enumerate(ENTRY.iter_unpack(packed)):
+            known = self._beyond.get(start + end)
+            if known is None and end <= known_end:
+                known = self._find_by_end(start, end)
+            if known is not None and known != crc:
+                return number
+        return len(packed) // ENTRY.size
 
     def matches(self, offset: int, data: memoryview) -> bool | None:
         """Whether the record at `offset` matches its checksum; None when it has no checksum.
@@ -245,7 +270,10 @@ class Checksums:
 
     def _find(self, offset: int, size: int) -> int | None:
         start = offset - offset % self._segment_bytes
-        end = offset - start + size
+        return self._find_by_end(start, offset - start + size)
+
+    def _find_by_end(self, start: int, end: int) -> int | None:
+        """Return the checksum of the record that ends at `end` in its segment."""
         self._write_for_reader(start, end)
         count = self._counts.get(start)
         if self._beyond and start + end in self._beyond:
@@ -311,9 +339,7 @@ class Checksums:
         self._blocks.drop()
         kept = self._count_up_to(start, end)
         for at, packed in self._pieces(start, kept):
-            stale = packed.rstrip(b"\0")
-            if stale:
-                self._file_to_write(start).write(at, bytes(len(stale)))
+            self._file_to_write(start).write(at, bytes(len(packed.rstrip(b"\0"))))
         self._counts[start] = kept
 
     def _file(self, start: int) -> File:

@@ -14,12 +14,12 @@ _PIECE_BYTES = 1024 * 1024
 
 
 def readable_view(file: File, at: int, size: int | None = None) -> memoryview:
-    """Return a file's bytes, of which those from `at` on can be read, or `size` bytes from there on.
+    """Return a file's bytes, of which those from `at` on can be read, or `size` bytes from there on. Holes always can.
 
     Where the disk does not return a page, the bytes are a copy with 0xFF in its place. A scan takes that for damage; zeros would
     look like the end of the log.
     """
-    stop = file.size if size is None else min(file.size, at + size)
+    stop = file.data_end(at) if size is None else min(file.size, at + size)
     try:
         for piece_at in range(at, stop, _PIECE_BYTES):
             piece_bytes = min(_PIECE_BYTES, stop - piece_at)

@@ -70,9 +70,12 @@ class RecordFraming:
         """Whether the blank that ends a segment starts at `at`."""
         return is_blank(view, at)
 
-    def next_sound(self, view: memoryview, segment_start: int, at: int) -> int | None:
-        """Return the first position from `at` on where a sound frame or the blank starts; None when there is none."""
-        return next_sound(view, segment_start, at)
+    def next_sound(self, view: memoryview, segment_start: int, at: int, data_end: int | None = None) -> int | None:
+        """Return the first position from `at` on where a sound frame or the blank starts; None when there is none.
+
+        Holes follow `data_end`: reading them is of no use, and fills memory with zeros.
+        """
+        return next_sound(view, segment_start, at, data_end)
 
     def pack_blank(self, size: int) -> bytes:
         """Return how the blank begins that fills the last `size` bytes of a segment."""
@@ -95,22 +98,31 @@ def walk_segment(
     view: memoryview, segment_start: int, at: int = 0, *, check_crc: bool = True, framing: RecordFraming = PLAIN
 ) -> Iterator[LogItem]:
     """Yield what lies in a segment from `at` on. The last item is a Blank or a LogEnd, unless the segment ends with a record."""
-    stop = len(view)
-    while at < stop:
-        found = framing.record_at(view, segment_start, at, check_crc=check_crc)
-        if found is not None:
-            yield found
-            at += framing.header_bytes + found.size
-            continue
-        if framing.is_blank(view, at):
-            yield Blank(segment_start + at, stop - at)
+    while at < len(view):
+        item = item_at(view, segment_start, at, check_crc=check_crc, framing=framing)
+        yield item
+        if isinstance(item, LogEnd | Blank):
             return
-        following = framing.next_sound(view, segment_start, at + 1)
-        if following is None:
-            yield LogEnd(segment_start + at)
-            return
-        yield DamagedRange(segment_start + at, following - at)
-        at = following
+        at = item.offset + item.size - segment_start
+
+
+def item_at(
+    view: memoryview,
+    segment_start: int,
+    at: int,
+    *,
+    check_crc: bool = True,
+    framing: RecordFraming = PLAIN,
+    data_end: int | None = None,
+) -> LogItem:
+    """Return what lies at `at` in a segment. A record's frame begins there. Holes follow `data_end`."""
+    found = framing.record_at(view, segment_start, at, check_crc=check_crc)
+    if found is not None:
+        return found
+    if framing.is_blank(view, at):
+        return Blank(segment_start + at, len(view) - at)
+    following = framing.next_sound(view, segment_start, at + 1, data_end)
+    return LogEnd(segment_start + at) if following is None else DamagedRange(segment_start + at, following - at)
 
 
 def record_at(view: memoryview, segment_start: int, at: int, *, check_crc: bool = True) -> FoundRecord | None:
@@ -154,9 +166,9 @@ def is_blank(view: memoryview, at: int) -> bool:
     return bool(magic == BLANK_MAGIC and size == len(view) - at)
 
 
-def next_sound(view: memoryview, segment_start: int, at: int) -> int | None:
+def next_sound(view: memoryview, segment_start: int, at: int, data_end: int | None = None) -> int | None:
     """Return the first position from `at` on where a sound record or the blank starts; None when there is none."""
-    stop = last_byte_set(view, at)  # the last segment is mostly zeros: skip them quickly
+    stop = last_byte_set(view[:data_end], at)  # the last segment is mostly zeros: skip them quickly
     places = (match.start() - 4 for match in _BLANK_MAGIC.finditer(view, at + 4, stop))
     blank = next((place for place in places if is_blank(view, place)), None)
     for match in _MAGICS.finditer(view, at + 4, stop if blank is None else blank):

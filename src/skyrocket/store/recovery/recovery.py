@@ -15,35 +15,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby, islice
 from typing import NamedTuple
 
+from skyrocket.protocol.crc import crc32
 from skyrocket.protocol.message.record import FIXED_BYTES_MIN
+from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import File, Files
 from skyrocket.store.index.index import Index
+from skyrocket.store.log.checksum_blocks import ENTRY
 from skyrocket.store.log.checksums import Checksums
 from skyrocket.store.log.commit_log import CommitLog
 from skyrocket.store.log.damage import is_filler, set_aside, set_aside_offsets
+from skyrocket.store.log.property_shapes import ShapeCache
 from skyrocket.store.log.readable import read_readable, readable_record, readable_view
+from skyrocket.store.log.record_run import read_run
 from skyrocket.store.log.scan import (
     BLANK,
     Blank,
     DamagedRange,
     FoundRecord,
     LogEnd,
+    LogItem,
+    item_at,
     last_byte_set,
     looks_torn,
-    walk_segment,
 )
 from skyrocket.store.log.segments import OFFSET_MAX
-from skyrocket.store.message import DispatchRequest, dispatch_request_of
+from skyrocket.store.message import UNQUEUED, DispatchFields, dispatch_request_of
 from skyrocket.store.queues.consume_queue import QueueEntry
 from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey
 from skyrocket.store.queues.deleted_topics import DeletedTopics
 from skyrocket.store.recovery.checkpoint import Checkpoint
+from skyrocket.store.recovery.scanned_run import RECORDS_AT_ONCE, ScannedRun, join_runs, pack_run
 
-DISPATCHES_AT_ONCE = 4096
 _SAFETY_MS = 3_000  # Apache starts this much before the timestamps of its checkpoint
 
 
@@ -135,7 +140,10 @@ class Recovery:
         self._delays_ms = delays_ms
         self._begin = begin
         self._framing = log.framing
-        self._seen: dict[tuple[str, int], DispatchRequest] = {}  # queues that are written again, and the last message of each
+        self._seen: dict[
+            tuple[str, int], tuple[int, int]
+        ] = {}  # queues that are written again, and where their last messages lie
+        self._shapes = ShapeCache()
         self._repeated = 0
         self._safe_end = 0  # the log was on disk up to here
         self._trusted_end = 0  # queue entries of messages before this offset are certainly on disk
@@ -171,7 +179,7 @@ class Recovery:
             self._begin(_restart_at(checkpoint, self._log.start) if missing else checkpoint)
         self._expire_deleted()
         if missing:
-            self._dispatch(self._records(self._log.start, start), crashed)
+            self._dispatch(self._walk_again(self._log.start, start), crashed)
         if crashed:
             self._dispatch(self._walk_after_crash(start, done), crashed)
         else:
@@ -267,7 +275,7 @@ class Recovery:
             return True
         return not any(read_readable(self._log.segments.file(segment_start), done.end - segment_start, BLANK.size))
 
-    def _walk_clean(self, start: int, done: RecoveryResult) -> Iterator[FoundRecord]:
+    def _walk_clean(self, start: int, done: RecoveryResult) -> Iterator[ScannedRun]:
         """Yield the records after a clean stop, without reading what lies behind the last one."""
         segments = self._log.segments
         done.end = start
@@ -279,33 +287,88 @@ class Recovery:
                 self._note(item, done)
                 if isinstance(item, Blank):
                     break
-                yield item
+                yield self._run_of(item, file.view(), segment_start)
 
-    def _walk_after_crash(self, start: int, done: RecoveryResult) -> Iterator[FoundRecord]:
+    def _walk_after_crash(self, start: int, done: RecoveryResult) -> Iterator[ScannedRun]:
         """Yield every sound record after a crash. Set damage aside on the way, and cut off the torn tail."""
         segments = self._log.segments
         pending: list[DamagedRange] = []  # damage if something sound follows; otherwise the torn tail
         done.end = start
         for segment_start in [s for s in segments.starts if s + segments.segment_bytes > start]:
-            view = readable_view(segments.file(segment_start), max(0, start - segment_start))
-            for item in walk_segment(view, segment_start, max(0, start - segment_start), framing=self._framing):
+            file, at = segments.file(segment_start), max(0, start - segment_start)
+            view = readable_view(file, at)
+            for item in self._scan(view, segment_start, at, file.data_end(at)):
                 if isinstance(item, LogEnd):
                     pending.append(DamagedRange(item.offset, segment_start + segments.segment_bytes - item.offset))
                 elif isinstance(item, DamagedRange):
                     pending.append(item)
-                elif isinstance(item, FoundRecord) and not self._belongs_here(item, view, segment_start):
-                    header_bytes = self._framing.header_bytes
-                    pending.append(DamagedRange(item.offset - header_bytes, item.size + header_bytes))
                 elif pending and not self._log.keeps_behind(pending[0].offset, self._safe_end):
                     self._cut_tail(done)
                     return
-                elif isinstance(item, FoundRecord) or not pending or self._sound_follows(segment_start):
+                elif not isinstance(item, Blank) or not pending or self._sound_follows(segment_start):
                     self._set_aside(pending, done)
                     self._note(item, done)
-                    if isinstance(item, FoundRecord):
-                        yield item
+                    if not isinstance(item, Blank):
+                        yield item if isinstance(item, ScannedRun) else self._run_of(item, view, segment_start)
         self._keep_what_was_safe(done)
         self._cut_tail(done)
+
+    def _scan(
+        self, view: memoryview, segment_start: int, at: int, data_end: int, *, is_trusted: bool = False
+    ) -> Iterator[ScannedRun | LogItem]:
+        """Yield what lies in a segment from `at` on: runs of ordinary records, and every other item. Holes follow `data_end`.
+
+        Unless the segment is trusted, a record that is not what was written, or does not follow the one before it, is damaged.
+        """
+        header_bytes = self._framing.header_bytes
+        while at < len(view):
+            run = self._read_run(view, segment_start, at, is_trusted)
+            if run is not None:
+                yield run
+                at = run.end - segment_start
+                continue
+            item = item_at(view, segment_start, at, framing=self._framing, data_end=data_end)
+            if isinstance(item, FoundRecord) and not is_trusted and not self._belongs_here(item, view, segment_start):
+                item = DamagedRange(item.offset - header_bytes, item.size + header_bytes)
+            yield item
+            if isinstance(item, LogEnd | Blank):
+                return
+            at = item.offset + item.size - segment_start
+
+    def _read_run(self, view: memoryview, segment_start: int, at: int, is_trusted: bool) -> ScannedRun | None:
+        """Return the ordinary records from `at` on that are what was written; None when there are none.
+
+        In the log of a group there are none: each entry is compared with the one before it.
+        """
+        if self._framing.header_bytes:
+            return None
+        dispatches = read_run(view, segment_start, at, RECORDS_AT_ONCE, self._shapes)
+        if not dispatches:
+            return None
+        packed = pack_run(dispatches, view, segment_start)
+        count = len(dispatches) if is_trusted else self._checksums.count_equal(segment_start, packed)
+        return ScannedRun(segment_start, dispatches[:count], packed[: count * ENTRY.size]) if count else None
+
+    def _run_of(self, found: FoundRecord, view: memoryview, segment_start: int) -> ScannedRun:
+        """Return a run of one record, which may be a filler."""
+        at = found.offset - segment_start
+        packed = ENTRY.pack(at + found.size, crc32(view[at : at + found.size]))
+        dispatches: list[DispatchFields] = []
+        if not is_filler(found.record):
+            dispatches.append(dispatch_request_of(found.record, found.size, self._delays_ms))
+        return ScannedRun(segment_start, dispatches, packed)
+
+    def _walk_again(self, start: int, end: int) -> Iterator[ScannedRun]:
+        """Yield the records of a part of the log whose queues or index are missing."""
+        segments = self._log.segments
+        for segment_start in [s for s in segments.starts if s < end and s + segments.segment_bytes > start]:
+            at = max(0, start - segment_start)
+            view = readable_view(segments.file(segment_start), at)[: end - segment_start]
+            for item in self._scan(view, segment_start, at, len(view), is_trusted=True):
+                if isinstance(item, ScannedRun):
+                    yield item
+                elif isinstance(item, FoundRecord):
+                    yield self._run_of(item, view, segment_start)
 
     def _keep_what_was_safe(self, done: RecoveryResult) -> None:
         """Treat an unreadable end of the log before the safe end as damage: it was on disk, so it is no torn tail."""
@@ -349,7 +412,13 @@ class Recovery:
             return Blank(segment_start + at, len(view) - at)
         return found
 
-    def _note(self, item: FoundRecord | Blank, done: RecoveryResult) -> None:
+    def _note(self, item: ScannedRun | FoundRecord | Blank, done: RecoveryResult) -> None:
+        if isinstance(item, ScannedRun):
+            done.end = item.end
+            done.messages += len(item.dispatches)
+            for _, _, _, offset, _, _, timestamp, _, _ in item.dispatches[-1:]:  # a log without a header has no hidden messages
+                done.last_offset, done.visible_timestamp, done.last_timestamp = offset, timestamp, timestamp
+            return
         done.end = item.offset + item.size
         if isinstance(item, FoundRecord):
             done.messages += 1
@@ -372,7 +441,7 @@ class Recovery:
             return
         file = self._log.segments.file(segment_start)
         at = done.end - segment_start
-        torn = last_byte_set(readable_view(file, at), at) - at
+        torn = last_byte_set(readable_view(file, at)[: file.data_end(at)], at) - at
         if torn:
             file.write(at, bytes(torn))
             file.sync()
@@ -384,65 +453,54 @@ class Recovery:
         """Whether a queue entry was certainly on disk. Entries behind may have holes, and are all written again."""
         return entry.physical_offset < self._trusted_end
 
-    def _dispatch(self, records: Iterator[FoundRecord], crashed: bool) -> None:
+    def _dispatch(self, runs: Iterator[ScannedRun], crashed: bool) -> None:
         """Write queue entries, index keys and checksums of scanned records."""
-        while turn := list(islice(records, DISPATCHES_AT_ONCE)):
-            self._complete_checksums(turn)
-            dispatches = [
-                dispatch_request_of(item.record, item.size, self._delays_ms)
-                for item in turn
-                if not is_filler(item.record) and not self._deleted.covers(item.record.topic, item.offset)
-            ]
-            dispatches = self._keep_visible(dispatches)
+        for run in join_runs(runs):
+            self._checksums.complete(run.segment_start, run.checksums)
+            dispatches = self._keep_visible([one for one in run.dispatches if not self._deleted.covers(one[0], one[3])])
             if not dispatches:
                 continue
             if crashed:
-                dispatches = [each for each in dispatches if not each.is_queued or self._goes_on(each)]
+                dispatches = [one for one in dispatches if one[8] & TRANSACTION_MASK in UNQUEUED or self._goes_on(one)]
             self._queues.put(dispatches)
             self._queues.write_late(self._queues.late_count)
             if self._index is not None:
                 self._index.put(dispatches)
                 self._index.write_late()
 
-    def _goes_on(self, dispatch: DispatchRequest) -> bool:
+    def _goes_on(self, dispatch: DispatchFields) -> bool:
         """Whether a message may have its queue offset. One that is damaged in a way that no CRC shows may have any.
 
         Between two messages of a queue, at most so many are lost as fit between them in the log.
         """
-        key = (dispatch.topic, dispatch.queue_id)
+        topic, queue_id, queue_offset, physical_offset, _, _, _, _, _ = dispatch
+        key = (topic, queue_id)
         last = self._seen.get(key)
         if last is None:
-            self._queues.truncate(key, dispatch.queue_offset)
+            self._queues.truncate(key, queue_offset)
         else:
-            lost = dispatch.queue_offset - last.queue_offset - 1
+            lost = queue_offset - last[0] - 1
             self._repeated += lost < 0
-            if lost > (dispatch.physical_offset - last.physical_offset) // FIXED_BYTES_MIN:
+            if lost > (physical_offset - last[1]) // FIXED_BYTES_MIN:
                 return False
-        if last is None or dispatch.queue_offset > last.queue_offset:
-            self._seen[key] = dispatch
+        if last is None or queue_offset > last[0]:
+            self._seen[key] = (queue_offset, physical_offset)
         return True
 
-    def _keep_visible(self, dispatches: list[DispatchRequest]) -> list[DispatchRequest]:
+    def _keep_visible(self, dispatches: list[DispatchFields]) -> list[DispatchFields]:
         """Return the messages before the visible end. Those behind it only take their queue offsets."""
-        if not dispatches or dispatches[-1].physical_offset < self._visible_end:
+        if not dispatches or dispatches[-1][3] < self._visible_end:
             return dispatches
-        for hidden in dispatches:
-            if hidden.is_queued and hidden.physical_offset >= self._visible_end:
-                key = (hidden.topic, hidden.queue_id)
-                self._hidden[key] = max(self._hidden.get(key, 0), hidden.queue_offset + 1)
-        return [each for each in dispatches if each.physical_offset < self._visible_end]
+        for topic, queue_id, queue_offset, physical_offset, _, _, _, _, sys_flag in dispatches:
+            if sys_flag & TRANSACTION_MASK not in UNQUEUED and physical_offset >= self._visible_end:
+                key = (topic, queue_id)
+                self._hidden[key] = max(self._hidden.get(key, 0), queue_offset + 1)
+        return [one for one in dispatches if one[3] < self._visible_end]
 
     def _reserve_hidden(self) -> None:
         """No new message gets the queue offset of one that the group may still confirm."""
         for key, following in self._hidden.items():
             self._queues.reserve_offsets({key: max(self._queues.next_offset(key), following)})
-
-    def _complete_checksums(self, turn: list[FoundRecord]) -> None:
-        for segment_start, some in groupby(turn, lambda item: item.offset - item.offset % self._log.segments.segment_bytes):
-            records = [(item.offset - segment_start, item.size) for item in some]
-            first, last = records[0][0], sum(records[-1])
-            view = readable_view(self._log.segments.file(segment_start), first, last - first)
-            self._checksums.complete(segment_start, view, records)
 
     def _forget_beyond(self, end: int) -> None:
         """Delete queue entries whose message was cut off with the tail."""
@@ -451,15 +509,6 @@ class Recovery:
             while last is not None and last.physical_offset >= end:
                 queue.truncate(queue.max_offset - 1)
                 last = queue.entry(queue.max_offset - 1)
-
-    def _records(self, start: int, end: int) -> Iterator[FoundRecord]:
-        segments = self._log.segments
-        for segment_start in [s for s in segments.starts if s < end and s + segments.segment_bytes > start]:
-            view = readable_view(segments.file(segment_start), max(0, start - segment_start))
-            at = max(0, start - segment_start)
-            for item in walk_segment(view[: end - segment_start], segment_start, at, framing=self._framing):
-                if isinstance(item, FoundRecord):
-                    yield item
 
 
 def _restart_at(checkpoint: Checkpoint, start: int) -> Checkpoint:

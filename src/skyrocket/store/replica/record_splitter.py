@@ -17,9 +17,13 @@ from typing import Final, NamedTuple
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.message.record import BLANK_MAGIC, FIXED_BYTES_MIN, MAGIC, MAGIC_V2, decode_record
 from skyrocket.store.errors import ReplicaDataError
+from skyrocket.store.log.property_shapes import ShapeCache
+from skyrocket.store.log.record_run import read_run
 from skyrocket.store.log.scan import FoundRecord
+from skyrocket.store.message import DispatchFields
 
 RECORD_BYTES_MAX: Final = 32 * 1024 * 1024  # kept in memory until it is whole; twice the largest maxMessageSize
+_RUN_MAX: Final = 4096  # records read at once
 _SIZE_AND_MAGIC: Final = struct.Struct(">ii")
 _MAGICS: Final = frozenset((MAGIC, MAGIC_V2))
 
@@ -29,8 +33,9 @@ class ReplicaRun(NamedTuple):
 
     start: int  # in the log
     data: bytes
-    records: list[FoundRecord]
+    offsets: list[int]  # where the records begin in the log
     records_end: int  # where the last record ends; a blank may follow
+    messages: list[DispatchFields | FoundRecord]  # what queues and index need of ordinary records; other records as they are
 
     @property
     def end(self) -> int:
@@ -44,6 +49,7 @@ class RecordSplitter:
         self._start = position  # of the first byte that is kept
         self._kept = bytearray()
         self._needed = _SIZE_AND_MAGIC.size  # how many bytes must be kept before there is something whole
+        self._shapes = ShapeCache()
 
     @property
     def position(self) -> int:
@@ -71,10 +77,15 @@ class RecordSplitter:
 
     def _next_run(self, data: bytes, start: int) -> ReplicaRun:
         """Return what is whole of bytes of one segment, which lie at `start`. Remember how many bytes the next part needs."""
-        records: list[FoundRecord] = []
+        offsets: list[int] = []
+        messages: list[DispatchFields | FoundRecord] = []
         at = records_end = 0
         available = len(data)
         while True:
+            if run := read_run(data, start, at, _RUN_MAX, self._shapes):
+                offsets += [one[3] for one in run]
+                messages += run
+                at = records_end = run[-1][3] + run[-1][4] - start
             size, magic = _SIZE_AND_MAGIC.unpack_from(data, at) if available - at >= _SIZE_AND_MAGIC.size else (0, 0)
             if magic not in _MAGICS or not FIXED_BYTES_MIN <= size <= available - at:
                 self._needed = self._size_at(data, at, start)
@@ -83,10 +94,11 @@ class RecordSplitter:
                 at += self._needed  # a blank
                 self._needed = _SIZE_AND_MAGIC.size
                 break
-            records.append(_check_record(data, at, start + at, size))
+            offsets.append(start + at)
+            messages.append(_check_record(data, at, start + at, size))
             at += size
             records_end = at
-        return ReplicaRun(start, data[:at], records, start + records_end)
+        return ReplicaRun(start, data[:at], offsets, start + records_end, messages)
 
     def _size_at(self, data: bytes, at: int, start: int) -> int:
         """Return the size of the record or blank at `at`, or of its first two fields when they are not there yet.

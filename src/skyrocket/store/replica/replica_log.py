@@ -25,7 +25,8 @@ from skyrocket.store.files import Files
 from skyrocket.store.late_writes import LateWrites
 from skyrocket.store.log.checksums import Checksums
 from skyrocket.store.log.damage import is_filler
-from skyrocket.store.message import dispatch_request_of
+from skyrocket.store.log.scan import FoundRecord
+from skyrocket.store.message import DispatchFields, dispatch_request_of
 from skyrocket.store.queues.deleted_topics import DeletedTopics
 from skyrocket.store.recovery.checkpoint import CheckpointFile
 from skyrocket.store.replica.diverged import DivergedFiles
@@ -73,12 +74,17 @@ class ReplicaLog:
         store.append_position(0)
         if run.start != log.end:
             raise ReplicaDataError(f"The master sent bytes for the log at {run.start}, but the log ends at {log.end}.")
-        written = log.append_replica(run.data, [found.offset for found in run.records], run.records_end)
-        if run.records:
+        written = log.append_replica(run.data, run.offsets, run.records_end)
+        dispatches: list[DispatchFields] = []
+        for one in run.messages:
+            if not isinstance(one, FoundRecord):
+                dispatches.append(one)
+            elif not is_filler(one.record):
+                dispatches.append(dispatch_request_of(one.record, one.size, self._delays_ms))
+        if run.offsets:
             self._checksums.append(run.start, run.data, written.bounds())
-            store.last_timestamp = max(store.last_timestamp, run.records[-1].record.store_timestamp)
-        found = [one for one in run.records if not is_filler(one.record)]
-        dispatches = [dispatch_request_of(one.record, one.size, self._delays_ms) for one in found]
+        if dispatches:
+            store.last_timestamp = max(store.last_timestamp, dispatches[-1][6])
         self._dispatcher.add(dispatches, run.start, store.horizon.append(log.end))
         self._late.relieve()
 

@@ -11,7 +11,7 @@ import pytest
 from skyrocket.store.errors import DiskFullError
 from skyrocket.store.files import OpenFiles
 from skyrocket.store.log.checksum_blocks import ENTRY
-from skyrocket.store.log.checksums import Checksums
+from skyrocket.store.log.checksums import Checksums, pack_checksums
 from tests.support.simulated_disk import SimulatedDisk
 
 SEGMENT = 4096
@@ -170,8 +170,29 @@ def test_complete_adds_missing_entries():
     checksums = checksums_on(disk)
     put(checksums, 0, DATA[: ENDS[1]], SIZES[:2])
     checksums.write_late()
-    checksums.complete(0, memoryview(DATA), [(end - size, size) for end, size in zip(ENDS, SIZES, strict=True)])
+    checksums.complete(0, pack_checksums(DATA, 0, [0, *ENDS], 0))
     assert fit(checksums) == [True] * 5
+
+
+def test_entries_are_equal_up_to_the_first_that_differs_and_missing_ones_do_not():
+    checksums = checksums_on(SimulatedDisk())
+    put(checksums, 0, DATA[: ENDS[2]], SIZES[:3])
+    checksums.write_late()
+    packed = pack_checksums(DATA, 0, [0, *ENDS], 0)
+    assert checksums.count_equal(0, packed) == 5
+    changed = bytearray(DATA)
+    changed[ENDS[0] + 7] ^= 1
+    assert checksums.count_equal(0, pack_checksums(changed, 0, [0, *ENDS], 0)) == 1
+
+
+def test_entries_behind_the_trusted_end_are_remembered_for_comparison():
+    disk = SimulatedDisk()
+    filled(disk)
+    again = checksums_on(disk)
+    again.load(ENDS[1], remember_beyond=True)
+    changed = bytearray(DATA)
+    changed[ENDS[3] + 7] ^= 1
+    assert again.count_equal(0, pack_checksums(changed, 0, [0, *ENDS], 0)) == 4
 
 
 def test_files_expire_with_their_segments():

@@ -6,8 +6,13 @@ from itertools import count
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
+from skyrocket.protocol.message.record import Record, decode_record, encode_record
+from skyrocket.protocol.system_names import SCHEDULE_TOPIC
 from skyrocket.store.errors import ReplicaDataError
+from skyrocket.store.log.scan import FoundRecord, walk_segment
+from skyrocket.store.message import dispatch_request_of
 from skyrocket.store.replica.record_splitter import RECORD_BYTES_MAX, RecordSplitter
 from tests.support.replicas import log_bytes
 from tests.support.simulated_disk import SimulatedDisk
@@ -34,9 +39,36 @@ def test_a_log_that_is_cut_anywhere_comes_out_whole(seed):
     assert b"".join(run.data for run in runs) == log
     assert splitter.position == len(log) == runs[-1].end
     assert all(run.start // SEGMENT == (run.end - 1) // SEGMENT for run in runs)
-    assert [found.offset for run in runs for found in run.records] == sorted(
-        {found.record.physical_offset for run in runs for found in run.records}
-    )
+    offsets = [offset for run in runs for offset in run.offsets]
+    assert offsets == sorted(set(offsets))
+    assert [encode_record(decode_record(log, offset)) for offset in offsets] == [
+        log[offset : offset + int.from_bytes(log[offset : offset + 4])] for offset in offsets
+    ]
+
+
+def test_queues_and_index_get_the_same_of_a_record_however_the_log_is_cut():
+    log = a_log(appends=30)
+    wanted = [
+        dispatch_request_of(found.record, found.size, ())
+        for start in range(0, len(log), SEGMENT)
+        for found in walk_segment(memoryview(log)[start : start + SEGMENT], start)
+        if isinstance(found, FoundRecord)
+    ]
+    for step in (1_000, 5_000, len(log)):
+        splitter = RecordSplitter(SEGMENT, 0)
+        runs = [run for at in range(0, len(log), step) for run in splitter.feed(log[at : at + step])]
+        messages = [message for run in runs for message in run.messages]
+        assert messages == wanted, f"{step} bytes at once"
+
+
+def test_a_record_that_is_not_ordinary_comes_out_as_it_is():
+    log = b""
+    ordinary, delayed = Record("orders", b"hello", b"TAGS\x01red\x02"), Record(SCHEDULE_TOPIC, b"later", b"DELAY\x013\x02")
+    for record in (ordinary, delayed, ordinary):
+        log += encode_record(replace(record, physical_offset=len(log)))
+    (run,) = RecordSplitter(SEGMENT, 0).feed(log)
+    assert [isinstance(message, FoundRecord) for message in run.messages] == [False, True, False]
+    assert run.offsets == [message[0] if isinstance(message, FoundRecord) else message[3] for message in run.messages]
 
 
 def test_a_record_that_is_not_whole_is_kept_back():
@@ -55,10 +87,10 @@ def test_the_blank_at_the_end_of_a_segment_comes_out_when_it_is_whole():
     log = log_bytes(store)
     splitter = RecordSplitter(SEGMENT, 0)
     (first,) = splitter.feed(log[: SEGMENT - 1])
-    assert (len(first.records), first.end) == (1, first.records_end)
+    assert (len(first.offsets), first.end) == (1, first.records_end)
     (blank, second) = splitter.feed(log[SEGMENT - 1 :])
-    assert (blank.records, blank.end) == ([], SEGMENT)
-    assert (second.start, len(second.records)) == (SEGMENT, 1)
+    assert (blank.offsets, blank.messages, blank.end) == ([], [], SEGMENT)
+    assert (second.start, len(second.offsets)) == (SEGMENT, 1)
 
 
 @pytest.mark.parametrize(
