@@ -35,6 +35,7 @@ from skyrocket.store.config import delay_levels_ms
 from skyrocket.store.ledger.ledger_store import LedgerStore
 from skyrocket.store.message_store import MessageStore
 from tests.support.broker_context import a_context
+from tests.support.ledgers import INDEX_FILE_BYTES
 from tests.support.simulated_disk import SimulatedDisk
 
 BEGIN_MS = 1_700_000_000_000
@@ -121,7 +122,7 @@ class SendParts:
     def _open_store(self, leads: bool) -> MessageStore:
         config = self.settings.store_config()
         store = (
-            LedgerStore("store", config, node_id="n0", files=self.disk)
+            LedgerStore("store", config, node_id="n0", files=self.disk, index_file_bytes=INDEX_FILE_BYTES)
             if leads
             else MessageStore("store", config, files=self.disk)
         )
