@@ -36,7 +36,7 @@ from tests.support.spark_streams import Row
 from tests.support.waiting import WAIT_S_MAX
 
 SEED = int(os.environ.get("SKYROCKET_SPARK_SEED", "8"))
-CRASHES = int(os.environ.get("SKYROCKET_SPARK_CRASHES", "2"))
+CRASHES = int(os.environ.get("SKYROCKET_SPARK_CRASHES", "1"))
 READY = "READY"  # the query runs
 FINISH = "FINISH"  # said to a job: finish what there is, and end
 START_S_MAX = 600.0
