@@ -199,7 +199,7 @@ class Sender:
     Each is sent once. Acknowledged messages are recorded with queue and offset; the others may or may not be stored.
     """
 
-    def __init__(self, nameserver: str, topic: str, seed: int, per_s: int = 300) -> None:
+    def __init__(self, nameserver: str, topic: str, seed: int, per_s: int = 100) -> None:
         self.acknowledged: Counter[Row] = Counter()
         self.unknown: set[bytes] = set()
         self._nameserver, self._topic, self._pause_s = nameserver, topic, 1 / per_s
