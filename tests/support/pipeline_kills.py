@@ -12,7 +12,6 @@ import time
 from tests.support.skyrocket_process import Skyrocket
 
 KILLS = int(os.environ.get("SKYROCKET_PIPELINE_KILLS", "1"))
-STEP_KILLS = max(KILLS, 3)  # of a job that is killed in one step after another
 DRIVER = "tests.support.pipeline_driver"
 MOMENT_S_MAX = 2.0
 
