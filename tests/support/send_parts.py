@@ -55,11 +55,15 @@ class KeptWrites(asyncio.Transport):
 
     def __init__(self) -> None:
         super().__init__({"peername": ("10.0.0.7", 40_000), "sockname": ("127.0.0.1", 10911)})
-        self.written = b""
+        self._kept = bytearray()
         self.closed = False
 
+    @property
+    def written(self) -> bytes:
+        return bytes(self._kept)
+
     def write(self, data: Any) -> None:
-        self.written += bytes(data)
+        self._kept += data
 
     def get_write_buffer_size(self) -> int:
         return 0
