@@ -19,6 +19,7 @@ from skyrocket.store.read.queue_run import RECORDS_PER_READ_MAX
 from tests.support.pull_parts import a_pull
 from tests.support.running_broker import RunningBroker, pull_header, records, running, send_header
 from tests.support.send_parts import connected
+from tests.support.waiting import WAIT_S_MAX
 
 
 async def five(served: RunningBroker) -> None:
@@ -205,12 +206,14 @@ async def test_pulls_of_a_disconnected_client_are_dropped(tmp_path: Path):
     async with running(tmp_path) as served:
         await five(served)
         waiting = asyncio.ensure_future(served.pull("orders", 5, hold_ms=60_000))
-        await asyncio.sleep(0.05)
-        assert served.broker.pull.waiting == 1
+        async with asyncio.timeout(WAIT_S_MAX):
+            while served.broker.pull.waiting != 1:
+                await asyncio.sleep(0.01)
         (await served.dialer.connection(served.address)).abort("test")
         await asyncio.gather(waiting, return_exceptions=True)
-        await asyncio.sleep(0.05)
-        assert served.broker.pull.waiting == 0
+        async with asyncio.timeout(WAIT_S_MAX):
+            while served.broker.pull.waiting != 0:
+                await asyncio.sleep(0.01)
 
 
 async def test_commit_offset_of_a_pull_is_stored(tmp_path: Path):
