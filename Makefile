@@ -60,7 +60,7 @@ check: $(READY)  ## run ruff, mypy and the tests of the project's own rules
 	$(BIN)/python -m pytest -q tests/house
 
 interop: $(READY)  ## run only the tests that start Apache RocketMQ's own code
-	$(BIN)/python -m pytest -m interop
+	SKYROCKET_BENCHMARK_S=8 $(BIN)/python -m pytest -m interop
 
 fuzz: $(READY)   ## decode one million mutated frames (make test: 50,000)
 	SKYROCKET_FUZZ_FRAMES=1000000 $(BIN)/python -m pytest -n 2 tests/fuzz
@@ -73,10 +73,12 @@ sanitize: $(READY)  ## run the compiled twins on mutated frames and hostile stor
 	    tests/unit/store/read/test_queue_run.py; \
 	  status=$$?; rm src/skyrocket/compiled/*.so; $(BIN)/python hatch_build.py && exit $$status
 
-crash: $(READY)  ## lose sectors 2,000 times, flip 5,000 bits, let every file operation fail, end a broker 200 times (make test: a part)
+crash: $(READY)  ## lose sectors 2,000 times, flip 5,000 bits, let every file operation fail, end and kill brokers 340 times (make test: a part)
 	SKYROCKET_CRASH_DRAWS=2000 SKYROCKET_FLIPS=5000 SKYROCKET_HAND_OVER_RUNS=200 SKYROCKET_FAILING_IO_STEP=1 \
+	SKYROCKET_KILLS=100 SKYROCKET_BROKER_KILLS=30 SKYROCKET_TRANSACTION_KILLS=12 \
 	  $(BIN)/python -m pytest -n 3 --dist loadfile tests/crash/test_lost_sectors.py tests/crash/test_flipped_bits.py \
-	  tests/crash/test_failing_io.py tests/crash/test_hand_over.py
+	  tests/crash/test_ledger_lost_sectors.py tests/crash/test_ledger_flipped_bits.py tests/crash/test_failing_io.py \
+	  tests/crash/test_hand_over.py tests/crash/test_kill9.py tests/crash/test_broker_kill9.py tests/crash/test_transaction_kill9.py
 
 chaos: $(READY)  ## kill servers under load for a minute (make test: some seconds)
 	SKYROCKET_CHAOS_S=60 $(BIN)/python -m pytest -rP tests/client/test_chaos.py
@@ -85,16 +87,16 @@ failover: $(READY)  ## kill leaders of DLedger groups for two minutes (KILLS_S=1
 	SKYROCKET_FAILOVER_S=$(or $(KILLS_S),120) SKYROCKET_FAILOVER_ROUNDS=3 SKYROCKET_TAKE_OVERS=20 $(BIN)/python -m pytest -q $(ARGS) \
 	  tests/failover "tests/crash/test_replication_kill9.py::test_a_slave_that_takes_over_has_everything_that_the_sync_master_has_acknowledged[SYNC_FLUSH]"
 
-soak: $(READY)   ## run every workload and every fault at once for twenty minutes, and report (make test: 45 seconds)
+soak: $(READY)   ## run every workload and every fault at once for twenty minutes, and report (make test: 30 seconds)
 	$(BIN)/python -m tests.soak --seconds 1200 $(ARGS)
 
 sim: $(READY)    ## simulate SEEDS=10000 DLedger groups under faults, and a tenth as many with the real store; SKYROCKET_SIM_SEED=n replays one
 	$(BIN)/python -m tests.sim --seeds $(or $(SEEDS),10000) $(ARGS)
 
-spark-crash: $(READY)  ## kill Spark's driver, its workers and the broker twenty times each (make test: twice)
+spark-crash: $(READY)  ## kill Spark's driver, its workers and the broker twenty times each (make test: once)
 	SKYROCKET_SPARK_CRASHES=20 $(BIN)/python -m pytest -rP tests/spark/test_source_crash.py tests/spark/test_sink_crash.py
 
-pipeline-crash: $(READY)  ## kill the drivers of archive, replay, table and drain, and the broker, twenty times each (make test: up to three times)
+pipeline-crash: $(READY)  ## kill the drivers of archive, replay, table and drain, and the broker, twenty times each (make test: once, a drain three times)
 	SKYROCKET_PIPELINE_KILLS=20 $(BIN)/python -m pytest -rP tests/spark/pipelines/test_pipeline_kills.py tests/spark/pipelines/test_table_kills.py tests/spark/pipelines/test_drain_kills.py
 
 pipeline-large: $(READY)  ## archive, replay, archive, drain and verify a million messages (make test: 20,000)

@@ -9,9 +9,11 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from skyrocket.net import outside_log
 from tests.support.async_tests import pytest_pyfunc_call  # noqa: F401 — pytest finds hooks by their names
+from tests.support.plain_sources import leave_sources_as_they_are
 from tests.support.schedule import pytest_configure, pytest_xdist_make_scheduler  # noqa: F401
+
+leave_sources_as_they_are()  # before anything is imported from them
 
 # Machines are small and noisy: no test fails because it took long. In CI the examples are the same every time.
 settings.register_profile("skyrocket", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -35,4 +37,4 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.fixture(autouse=True)
 def no_log_line_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests run in one process, and would throttle each other's log lines."""
-    monkeypatch.setattr(outside_log, "LINES_MAX", 1_000_000)
+    monkeypatch.setattr("skyrocket.net.outside_log.LINES_MAX", 1_000_000)

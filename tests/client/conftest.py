@@ -11,7 +11,7 @@ from tests.client.servers import Servers, apache_servers, our_servers
 EACH = [pytest.param("ours"), pytest.param("apache", marks=pytest.mark.interop)]
 
 
-@pytest.fixture(scope="module")  # no longer: a broker without work takes 4 % of a core
+@pytest.fixture(scope="package")  # no longer: a broker without work takes 4 % of a core
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     with apache_servers(tmp_path_factory.mktemp("apache")) as servers:
         yield servers

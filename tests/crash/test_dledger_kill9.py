@@ -39,7 +39,7 @@ def test_everything_acknowledged_is_consumed_although_leaders_are_killed(tmp_pat
     rng = random.Random(18)
     with DLedgerGroup(tmp_path / "group", nameserver, settings={"defaultTopicQueueNums": QUEUES}) as group:
         leader = group.wait_for_leader()
-        load = NumberedLoad(nameserver, TOPIC)
+        load = NumberedLoad(nameserver, TOPIC, pause_s=0.002)
         gaps: list[float] = []
         try:
             load.wait_for(100, group)
@@ -65,7 +65,7 @@ def test_everything_acknowledged_is_consumed_although_leaders_are_killed(tmp_pat
 def test_a_leader_that_was_frozen_acknowledges_nothing_and_follows(tmp_path: Path, nameserver: str):
     with DLedgerGroup(tmp_path / "group", nameserver, settings={"defaultTopicQueueNums": QUEUES}) as group:
         leader = group.wait_for_leader()
-        load = NumberedLoad(nameserver, TOPIC)
+        load = NumberedLoad(nameserver, TOPIC, pause_s=0.002)
         try:
             load.wait_for(50, group)
             frozen = group.running[leader].process

@@ -15,7 +15,7 @@ from skyrocket.protocol.message.properties import UNIQUE_KEY, decode_properties
 from skyrocket.protocol.message.record import Record
 from tests.support.hand_over import DEAD, RETRY, TOPIC, World
 
-RUNS = int(os.environ.get("SKYROCKET_HAND_OVER_RUNS", "60"))
+RUNS = int(os.environ.get("SKYROCKET_HAND_OVER_RUNS", "30"))
 SEEDS_A_TEST = 10
 WHERE = {"delay": TOPIC, "timer": TOPIC, "commit": TOPIC, "retry": RETRY, "dead": DEAD}
 

@@ -19,7 +19,7 @@ from tests.support.ledgers import LEDGER_CONFIG, a_ledger, all_entries, append_c
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import ROOT, START_MS, a_message, read_queue
 
-FLIPS = int(os.environ.get("SKYROCKET_FLIPS", "5000")) // 20
+FLIPS = int(os.environ.get("SKYROCKET_FLIPS", "2000")) // 20
 PARTS = 5
 COUNT = 80
 DATA, INDEX = f"{ROOT}/dledger-n0/data/", f"{ROOT}/dledger-n0/index/"

@@ -2,7 +2,7 @@
 
 What the node had called durable is in its log, byte for byte. Whatever else it has once was there. What is confirmed is visible,
 in order, and nothing else is; no queue offset is given out twice. Recovering twice gives the same files as recovering once.
-`SKYROCKET_CRASH_DRAWS` sets the number of lives.
+A quarter of `SKYROCKET_CRASH_DRAWS` is the number of lives: 200, and 500 with `make crash`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support.ledgers import LEDGER_CONFIG, a_ledger, all_entries, header_o
 from tests.support.simulated_disk import PowerCut, SimulatedDisk
 from tests.support.store_messages import ROOT, START_MS, random_messages, read_queue
 
-DRAWS = int(os.environ.get("SKYROCKET_CRASH_DRAWS", "2000")) // 4
+DRAWS = int(os.environ.get("SKYROCKET_CRASH_DRAWS", "800")) // 4
 PARTS = 10
 
 

@@ -21,7 +21,7 @@ from skyrocket.store.message_store import MessageStore
 from tests.support.simulated_disk import PowerCut, SimulatedDisk
 from tests.support.store_messages import ROOT, SMALL, START_MS, Ledger, an_open_store, random_messages
 
-DRAWS = int(os.environ.get("SKYROCKET_CRASH_DRAWS", "500"))
+DRAWS = int(os.environ.get("SKYROCKET_CRASH_DRAWS", "200"))
 PARTS = 20
 
 

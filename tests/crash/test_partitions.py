@@ -55,7 +55,7 @@ def group(tmp_path_factory: pytest.TempPathFactory, nameserver: str, network: Ne
 def load(group: DLedgerGroup, nameserver: str, request: pytest.FixtureRequest) -> Iterator[NumberedLoad]:
     """Producers of a topic that belongs to the test."""
     group.wait_for_leader()
-    started = NumberedLoad(nameserver, request.node.name, SEND_MS)
+    started = NumberedLoad(nameserver, request.node.name, SEND_MS, pause_s=0.002)
     try:
         started.wait_for(50, group)
         yield started

@@ -38,7 +38,7 @@ class ToTopic(KilledJob):
         arguments = {"options": options, "sink": sink, "checkpoint": str(folder / "checkpoint")}
         super().__init__(
             broker,
-            Sender(broker.nameserver, SOURCE, SEED, per_s=100),
+            Sender(broker.nameserver, SOURCE, SEED),
             SparkDriver("tests.support.stream_to_topic", arguments, folder / "driver.log"),
         )
 

@@ -1,6 +1,6 @@
 """Streams a topic into Parquet while parts are killed with SIGKILL: each acknowledged message comes out once, unchanged.
 
-A sender runs all the time. `SKYROCKET_SPARK_CRASHES` is the number of crashes of each kind: two by default, twenty with
+A sender runs all the time. `SKYROCKET_SPARK_CRASHES` is the number of crashes of each kind: one by default, twenty with
 `make spark-crash`.
 """
 

@@ -1,6 +1,6 @@
 """Kills of jobs and brokers at random moments from a seed.
 
-`SKYROCKET_PIPELINE_KILLS` is the number of kills of each test: three by default, twenty with `make pipeline-crash`.
+`SKYROCKET_PIPELINE_KILLS` is the number of kills of each test: one by default, twenty with `make pipeline-crash`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 
 from tests.support.skyrocket_process import Skyrocket
 
-KILLS = int(os.environ.get("SKYROCKET_PIPELINE_KILLS", "3"))
+KILLS = int(os.environ.get("SKYROCKET_PIPELINE_KILLS", "1"))
 DRIVER = "tests.support.pipeline_driver"
 MOMENT_S_MAX = 2.0
 

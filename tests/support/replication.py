@@ -31,7 +31,7 @@ class MasterLoad:
     seed: int = 0
     senders: int = 4
     timeout_ms: int = 10_000
-    pause_s: float = 0.005  # of each sender, between two messages
+    pause_s: float = 0.02  # of each sender, between two messages
     acknowledged: set[bytes] = field(default_factory=set)
     codes: set[int] = field(default_factory=set)
     _number: int = 0

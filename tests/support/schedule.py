@@ -8,8 +8,9 @@ pytest-xdist gives a worker one whole file after another, the file with the most
             time of each part; `make durations` writes it. A file that is not in it counts as a short one.
     Java    While the first worker that needs Apache's jars or an archive of classes makes them, the others would wait for it. So
             two of the workers begin with a part that needs neither.
-    Spark   Files of tests/spark share one Spark session in each worker, which costs about ten seconds of CPU time to start. They
-            go to two of the workers as long as other tests are left for the rest.
+    shared  Files of tests/spark share one Spark session in each worker, which costs about ten seconds of CPU time to start.
+            Files of tests/client share Apache's servers, until the worker runs a file of another folder. Each of these folders
+            has workers of its own (`SHARING`), as long as other tests are left for the rest.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ WRITE_DURATIONS = "SKYROCKET_WRITE_DURATIONS"  # an environment variable: 1 make
 LISTED_S_MIN = 2.0
 UNLISTED_TEST_S = 0.02
 UNLISTED_CUT_S = 60.0  # a file is cut because it is long
-SPARK, SPARK_WORKERS = "tests/spark/", {"gw0", "gw1"}
-JAVA = (SPARK, "tests/interop/", "tests/client/", "tests/examples/", "tests/failover/")
+SPARK, CLIENT = "tests/spark/", "tests/client/"
+SHARING = {"gw0": SPARK, "gw1": SPARK, "gw2": CLIENT}
+JAVA = (SPARK, CLIENT, "tests/interop/", "tests/examples/", "tests/failover/")
 LATE_JAVA_WORKERS = {"gw1", "gw3"}
 
 EACH_CLIENT = re.compile(r"\[(?:.*?-)??(apache-old|apache|json|binary|old)\]$")
@@ -80,7 +82,8 @@ class LongestFirst(LoadScopeScheduling):
 
         def rank(part: str) -> tuple[bool, float]:
             unlisted_s = UNLISTED_CUT_S if part.endswith("]") else UNLISTED_TEST_S * len(self.workqueue[part])
-            is_preferred = part.startswith(SPARK) == (worker in SPARK_WORKERS)
+            shares = next((folder for folder in SHARING.values() if part.startswith(folder)), None)
+            is_preferred = shares == SHARING.get(worker)
             if is_without_java:
                 is_preferred = not part.startswith(JAVA)
             return is_preferred, self._durations.get(part, unlisted_s)

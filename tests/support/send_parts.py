@@ -35,6 +35,7 @@ from skyrocket.store.config import delay_levels_ms
 from skyrocket.store.ledger.ledger_store import LedgerStore
 from skyrocket.store.message_store import MessageStore
 from tests.support.broker_context import a_context
+from tests.support.ledgers import INDEX_FILE_BYTES
 from tests.support.simulated_disk import SimulatedDisk
 
 BEGIN_MS = 1_700_000_000_000
@@ -54,11 +55,15 @@ class KeptWrites(asyncio.Transport):
 
     def __init__(self) -> None:
         super().__init__({"peername": ("10.0.0.7", 40_000), "sockname": ("127.0.0.1", 10911)})
-        self.written = b""
+        self._kept = bytearray()
         self.closed = False
 
+    @property
+    def written(self) -> bytes:
+        return bytes(self._kept)
+
     def write(self, data: Any) -> None:
-        self.written += bytes(data)
+        self._kept += data
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -121,7 +126,7 @@ class SendParts:
     def _open_store(self, leads: bool) -> MessageStore:
         config = self.settings.store_config()
         store = (
-            LedgerStore("store", config, node_id="n0", files=self.disk)
+            LedgerStore("store", config, node_id="n0", files=self.disk, index_file_bytes=INDEX_FILE_BYTES)
             if leads
             else MessageStore("store", config, files=self.disk)
         )

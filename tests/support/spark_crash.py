@@ -36,7 +36,7 @@ from tests.support.spark_streams import Row
 from tests.support.waiting import WAIT_S_MAX
 
 SEED = int(os.environ.get("SKYROCKET_SPARK_SEED", "8"))
-CRASHES = int(os.environ.get("SKYROCKET_SPARK_CRASHES", "2"))
+CRASHES = int(os.environ.get("SKYROCKET_SPARK_CRASHES", "1"))
 READY = "READY"  # the query runs
 FINISH = "FINISH"  # said to a job: finish what there is, and end
 START_S_MAX = 600.0
@@ -199,7 +199,7 @@ class Sender:
     Each is sent once. Acknowledged messages are recorded with queue and offset; the others may or may not be stored.
     """
 
-    def __init__(self, nameserver: str, topic: str, seed: int, per_s: int = 300) -> None:
+    def __init__(self, nameserver: str, topic: str, seed: int, per_s: int = 100) -> None:
         self.acknowledged: Counter[Row] = Counter()
         self.unknown: set[bytes] = set()
         self._nameserver, self._topic, self._pause_s = nameserver, topic, 1 / per_s

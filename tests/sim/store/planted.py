@@ -20,6 +20,7 @@ class StrictStorePlan(StorePlan):
     likely_style: str | None = None
     """The faults that bring the bug out soonest."""
     first_seed = 0
+    """A little before the first seed that finds the bug. Where other code makes that another one, the search takes longer."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, self.likely_style)
@@ -51,6 +52,7 @@ class PowerPlan(StrictStorePlan):
 
 class AcknowledgeBeforeSync(PowerPlan):
     store_type = HastyStore
+    first_seed = 15
 
 
 class LateCountingStore(LedgerStore):
@@ -63,6 +65,7 @@ class LateCountingStore(LedgerStore):
 
 class CountLateWrites(PowerPlan):
     store_type = LateCountingStore
+    first_seed = 20
 
 
 class TrustingStore(LedgerStore):
@@ -78,6 +81,7 @@ class TrustThePageCache(PowerPlan):
     """Nodes are killed while they write; soon after they are back, power fails everywhere."""
 
     store_type = TrustingStore
+    first_seed = 38
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -114,6 +118,7 @@ class HastySaver(TermSaver):
 
 class VoteBeforeSync(PowerPlan):
     saver_type = HastySaver
+    first_seed = 62
 
 
 class VoteTwice(StrictStorePlan):
@@ -124,7 +129,7 @@ class VoteTwice(StrictStorePlan):
 class CommitOldTerm(StrictStorePlan):
     writes_marker = False
     likely_style = "rotation"
-    first_seed = 1_000  # about one seed in 80 finds it; of the first 270, none does
+    first_seed = 1_160  # about one seed in 80 finds it; of the first 270, none does
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)

@@ -1,6 +1,6 @@
 """Archive and replay while their driver (with JVM and tasks) or the broker is killed: nothing is missing, nothing comes twice.
 
-`SKYROCKET_PIPELINE_KILLS` is the number of kills of each test: three by default, twenty with `make pipeline-crash`,
+`SKYROCKET_PIPELINE_KILLS` is the number of kills of each test: one by default, twenty with `make pipeline-crash`,
 which also kills an archive as an Iceberg table.
 """
 
