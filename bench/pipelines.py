@@ -7,7 +7,7 @@ of the archive begins a new one. Then archives of larger topics are measured, on
 
 SKYROCKET_BENCH_MESSAGES   the number of messages
 SKYROCKET_BENCH_ROUNDS     rounds that count
-SKYROCKET_BENCH_CASES      some of the cases, by the words in ARCHIVE_CASES; the connector is always measured
+SKYROCKET_BENCH_CASES      some of the cases, by the words in ARCHIVE_CASES, and "connector"
 SKYROCKET_BENCH_GROWTH     how many times as many messages the larger topics have: "10" for ten million; empty for none
 SKYROCKET_BENCH_BODY       bytes of a body in the larger topics
 """
@@ -27,9 +27,10 @@ from bench._process_tree import TreeWatch
 from bench.spark import MESSAGES, TOPIC, Case, RowRate, measure_in_turns, report, serving, spark_session, to_noop
 from bench.store_arrow import BODY
 
-CASES = os.environ.get("SKYROCKET_BENCH_CASES", "spark,parquet,zstd,delta,tasks").split(",")
+CASES = os.environ.get("SKYROCKET_BENCH_CASES", "spark,parquet,zstd,delta,tasks,connector").split(",")
 GROWTH = [int(times) for times in os.environ.get("SKYROCKET_BENCH_GROWTH", "").split(",") if times]
 GROWTH_BODY_BYTES = int(os.environ.get("SKYROCKET_BENCH_BODY", str(len(BODY))))
+CONNECTOR = "connector"
 ARCHIVE_CASES = {
     "spark": "source → Parquet (lz4), Spark's writer",
     "parquet": "archive → Parquet (lz4)",
@@ -42,12 +43,13 @@ ARCHIVE_CASES = {
 def figures() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="skyrocket-bench-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
-        with spark_session() as session, serving(home / "broker", {}, MESSAGES) as nameserver:
-            cases = archive_cases(session, home, nameserver)
-            measured = measure_in_turns(cases)
+        with spark_session() as session, serving(home / "broker", {}, MESSAGES) as broker:
+            cases = archive_cases(session, home, broker.nameserver)
+            measured = measure_in_turns(cases, [broker.pid])
             yield from report(cases, measured)
         shutil.rmtree(home / "broker")
-        yield from connector_figures(home / "kafka", measured)
+        if CONNECTOR in CASES:
+            yield from connector_figures(home / "kafka", measured)
         shutil.rmtree(home / "kafka", ignore_errors=True)
         yield from growth_figures(home)
 
@@ -85,11 +87,11 @@ def growth_figures(home: Path) -> Iterator[Figure]:
     first: RowRate | None = None
     for times in [1, *GROWTH] if GROWTH else []:
         messages = MESSAGES * times
-        with spark_session() as session, serving(home / "grown", {}, messages, b"x" * GROWTH_BODY_BYTES) as nameserver:
-            run = partial(archive, session, home / "archive", nameserver, "parquet", "lz4")
+        with spark_session() as session, serving(home / "grown", {}, messages, b"x" * GROWTH_BODY_BYTES) as broker:
+            run = partial(archive, session, home / "archive", broker.nameserver, "parquet", "lz4")
             if times == 1:
                 run()
-            watch = TreeWatch()
+            watch = TreeWatch([broker.pid])
             run()
             rate = RowRate(messages / watch.spent().clock_s, messages / watch.spent().cpu_s)
         shutil.rmtree(home / "grown")
