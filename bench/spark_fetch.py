@@ -22,6 +22,9 @@ from skyrocket.spark.options.source_options import source_options
 from skyrocket.spark.source.parquet_files import ParquetFile
 from skyrocket.spark.source.partitions import QueuePartition
 
+Use = Callable[[QueuePartition, Iterator[Any]], int]
+"""Uses the rows of a partition, and returns how many there were."""
+
 MESSAGES = 200_000
 ROUNDS = 4
 
@@ -35,14 +38,15 @@ def figures() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="skyrocket-bench-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
         with serving(home / "broker", {}, MESSAGES) as broker:
-            for name, use in {"fetched": count_rows, "fetched and written to Parquet (lz4)": FileWriter(home / "files")}.items():
+            uses: dict[str, Use] = {"fetched": count_rows, "fetched and written to Parquet (lz4)": FileWriter(home / "files")}
+            for name, use in uses.items():
                 costs = [measure(broker, use) for _ in range(ROUNDS)]
                 best = RowCost(*map(min, zip(*costs, strict=True)))
                 yield Figure(f"a row {name}: the task", f"{best.task_us:.2f} µs")
                 yield Figure(f"a row {name}: the broker", f"{best.broker_us:.2f} µs")
 
 
-def measure(broker: Serving, use: Callable[[QueuePartition, Iterator[Any]], int]) -> RowCost:
+def measure(broker: Serving, use: Use) -> RowCost:
     options = source_options({"nameserver": broker.nameserver, "subscribe": TOPIC, "startingOffsets": "earliest"})
     with Admin(broker.nameserver) as admin:
         (settings,) = admin.topics.get(TOPIC)
