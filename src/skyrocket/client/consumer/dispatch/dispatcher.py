@@ -22,6 +22,7 @@ from skyrocket.client.consumer.dispatch.handler_runner import HandlerRunner
 from skyrocket.client.consumer.dispatch.load_shedding import LoadShedding
 from skyrocket.client.consumer.dispatch.rate_limit import RateLimit
 from skyrocket.client.consumer.dispatch.work_batch import WorkBatch
+from skyrocket.client.consumer.handlers import CallResult
 from skyrocket.client.received import Received
 
 log = logging.getLogger(__name__)
@@ -188,21 +189,23 @@ class Dispatcher:
         """Handle batches until no queue is ready. The worker removes itself: a callback of its task would cost another step."""
         assert self._runner is not None
         batch: WorkBatch | None = first
+        result = CallResult()
         try:
-            while batch is not None:
-                try:
-                    await self._runner.run(batch)
-                finally:
-                    self.batches.discard(batch)
-                    await self._completion.complete(batch)
-                if not self._ready:
-                    break
-                await asyncio.sleep(0)  # handlers that never wait must not block the event loop
-                batch = self._take_batch()
-        except Exception:
-            log.exception("A worker failed. Its messages are delivered again later.")
+            with result:
+                while batch is not None:
+                    try:
+                        await self._runner.run(batch)
+                    finally:
+                        self.batches.discard(batch)
+                        await self._completion.complete(batch)
+                    if not self._ready:
+                        break
+                    await asyncio.sleep(0)  # handlers that never wait must not block the event loop
+                    batch = self._take_batch()
         finally:
             self._workers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+            if result.error is not None:
+                log.error("A worker failed. Its messages are delivered again later.", exc_info=result.error)
             if not self._closed:
                 self._start_workers()
 
