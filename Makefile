@@ -108,7 +108,7 @@ bench: $(READY)  ## measure our broker, Apache's and Kafka in turns (15 minutes)
 bench-quick: $(READY)  ## compare our broker with Apache's for two minutes; fails when a ratio is a third worse than bench/expected.json
 	$(BIN)/python -m bench.suite quick $(ARGS)
 
-bench-parts: $(READY)  ## measure single parts: protocol, store, client, timers, filters, Spark (ARGS="store client" for some)
+bench-parts: $(READY)  ## measure single parts: protocol, store, client, timers, filters, Spark, pipelines (ARGS="store client" for some)
 	$(BIN)/python -m bench $(ARGS)
 
 reference: $(READY)  ## rewrite docs/client-reference.md from the source

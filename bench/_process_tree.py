@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,16 +25,17 @@ class Spent(NamedTuple):
 class TreeWatch:
     """Measures from its construction on. The CPU time of a finished child counts once its parent has waited for it."""
 
-    def __init__(self, root: int | None = None) -> None:
-        self._root = os.getpid() if root is None else root
-        self._started_s, self._cpu_s = time.perf_counter(), tree_cpu_s(self._root)
+    def __init__(self, apart: Collection[int] = ()) -> None:
+        """`apart` are processes that do not count, nor do their descendants: servers that this process started."""
+        self._apart = apart
+        self._started_s, self._cpu_s = time.perf_counter(), tree_cpu_s(os.getpid(), apart)
 
     def spent(self) -> Spent:
-        return Spent(time.perf_counter() - self._started_s, tree_cpu_s(self._root) - self._cpu_s)
+        return Spent(time.perf_counter() - self._started_s, tree_cpu_s(os.getpid(), self._apart) - self._cpu_s)
 
 
-def tree_cpu_s(root: int) -> float:
-    """Return the CPU seconds of a process and its descendants."""
+def tree_cpu_s(root: int, apart: Collection[int] = ()) -> float:
+    """Return the CPU seconds of a process and its descendants, but for those `apart` and theirs."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for folder in Path("/proc").iterdir():
@@ -46,11 +48,11 @@ def tree_cpu_s(root: int) -> float:
             parents[process] = int(after_name[1])
             # User and system time, of the process and of the children that it waited for.
             ticks[process] = sum(map(int, after_name[11:15]))
-    return sum(ticks[process] for process in ticks if _is_below(process, root, parents)) / _TICKS
+    return sum(ticks[process] for process in ticks if _is_below(process, root, parents, apart)) / _TICKS
 
 
-def _is_below(process: int, root: int, parents: dict[int, int]) -> bool:
-    while process > 1:
+def _is_below(process: int, root: int, parents: dict[int, int], apart: Collection[int]) -> bool:
+    while process > 1 and process not in apart:
         if process == root:
             return True
         process = parents.get(process, 0)

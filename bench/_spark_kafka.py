@@ -20,7 +20,7 @@ POM = ROOT / "bench" / "kafka" / "connector" / "pom.xml"
 REQUIREMENTS = ROOT / "requirements" / "bench-connector.txt"
 CACHE = ROOT / ".cache" / "kafka-connector"
 TOPIC = "BenchRows"
-JOB_S_MAX = 900
+JOB_S_MAX = 1_800
 
 
 def connector_jars() -> str:
@@ -61,11 +61,13 @@ def fill(server: str, bodies: list[bytes], count: int) -> None:
     assert producer.flush(60) == 0, "Kafka did not accept all messages"
 
 
-def run_job(home: Path, bodies: list[bytes], count: int, rounds: int) -> Iterator[dict[str, Any]]:
+def run_job(
+    home: Path, bodies: list[bytes], count: int, rounds: int, cases: tuple[str, ...] = ("noop", "parquet", "stream")
+) -> Iterator[dict[str, Any]]:
     """Run the job and yield its results, each with case, round, rows, rows_per_s and rows_per_cpu_s."""
     with _kafka.kafka(home) as server:
         fill(server, bodies, count)
-        words = [python(), "-m", "bench._spark_kafka_job", server, TOPIC, rounds, home, connector_jars()]
+        words = [python(), "-m", "bench._spark_kafka_job", server, TOPIC, rounds, home, connector_jars(), ",".join(cases)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(python())}
         environment.pop("SPARK_HOME", None)
         done = subprocess.run(

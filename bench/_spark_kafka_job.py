@@ -1,4 +1,4 @@
-"""Measure Spark's Kafka connector: `python -m bench._spark_kafka_job SERVER TOPIC ROUNDS HOME JARS`, with Spark 4.0.0.
+"""Measure Spark's Kafka connector: `python -m bench._spark_kafka_job SERVER TOPIC ROUNDS HOME JARS CASES`, with Spark 4.0.0.
 
 Prints a line of JSON for each round of each case: the number of rows, rows per second, and rows per CPU second of the driver and
 its JVM. The CPU time of the Kafka server does not count, as that of our broker does not count in `bench.spark`.
@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from bench._process_tree import TreeWatch
 
 
-def main(server: str, topic: str, rounds: int, home: Path, jars: str) -> None:
+def main(server: str, topic: str, rounds: int, home: Path, jars: str, wanted: list[str]) -> None:
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.jars", jars)
@@ -63,7 +63,8 @@ def main(server: str, topic: str, rounds: int, home: Path, jars: str) -> None:
     rows = reader().count()
     cases: dict[str, Callable[[], None]] = {"noop": noop, "parquet": parquet, "stream": stream}
     for number in range(rounds):
-        for name, run in cases.items():
+        for name in wanted:
+            run = cases[name]
             watch = TreeWatch()
             run()
             print(json.dumps({"case": name, "round": number, "rows": rows, **watch.spent().rates(rows)}), flush=True)
@@ -71,4 +72,4 @@ def main(server: str, topic: str, rounds: int, home: Path, jars: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]), sys.argv[5])
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]), sys.argv[5], sys.argv[6].split(","))

@@ -115,8 +115,7 @@ def receive_figures(nameserver: str) -> Iterator[Figure]:
                 for way, receive in WAYS.items():
                     groups = (f"{topic}-{name}-{way.replace(' ', '-')}-{number}" for number in range(RECEIVE_ROUNDS))
                     best = min(runner.run(receive(nameserver, topic, group)) for group in groups)
-                    remark = "" if way == "by an async handler" else "at most 3"
-                    yield Figure(f"CPU of a message of {body_bytes} B received {way}, {name}", f"{best:.2f} µs", remark)
+                    yield Figure(f"CPU of a message of {body_bytes} B received {way}, {name}", f"{best:.2f} µs", "at most 3")
 
 
 def loops() -> dict[str, Callable[[], asyncio.AbstractEventLoop] | None]:

@@ -3,11 +3,13 @@
 The cases take turns, round after round, over the same messages (1 KiB bodies, 4 queues), so that other load on the machine
 disturbs all of them. Spark's own limit is measured first, in a session whose workers import nothing of ours. CPU time is that of
 the driver, its JVM and its Python workers. Our broker and Kafka are other processes, which share the two cores. The figure of a
-case is its best round. The connector needs another Spark, so it comes last.
+case is its best round. The connector needs another Spark, so it comes last. `SKYROCKET_BENCH_MESSAGES` is the number of messages,
+`SKYROCKET_BENCH_ROUNDS` the number of rounds.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,9 +31,9 @@ from skyrocket.store.config import StoreConfig
 from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
 
-MESSAGES = 1_000_000
+MESSAGES = int(os.environ.get("SKYROCKET_BENCH_MESSAGES", "1000000"))
 QUEUES = 4
-ROUNDS = 4
+ROUNDS = int(os.environ.get("SKYROCKET_BENCH_ROUNDS", "4"))
 SEGMENT_BYTES = 1024 * 1024 * 1024
 PREPARED_BATCHES = 8
 THREE_COLUMNS = "queueId,queueOffset,storeTimestamp"
@@ -54,6 +56,11 @@ class Case(NamedTuple):
     beside: str = ""  # the case of which this one is reported as a share
 
 
+class Serving(NamedTuple):
+    nameserver: str
+    pid: int
+
+
 class RowRate(NamedTuple):
     rows_per_s: float
     rows_per_cpu_s: float
@@ -69,8 +76,8 @@ def figures() -> Iterator[Figure]:
             measured |= measure_in_turns(cases)
             yield from report(cases, measured)
         with spark_session() as spark, serving(home / "usual", {}) as usual:
-            cases = [*offline_cases(spark, store), *source_cases(spark, home, usual)]
-            measured |= measure_in_turns(cases)
+            cases = [*offline_cases(spark, store), *source_cases(spark, home, usual.nameserver)]
+            measured |= measure_in_turns(cases, [usual.pid])
             yield from report(cases, measured)
         shutil.rmtree(home / "store")
         yield from connector_figures(home / "kafka", measured)
@@ -88,12 +95,15 @@ def spark_session() -> Iterator[Any]:
         spark.stop()
 
 
-def measure_in_turns(cases: Sequence[Case]) -> dict[str, RowRate]:
-    """Return the best round of each case. The first round does not count: Java compiles and workers start."""
+def measure_in_turns(cases: Sequence[Case], servers: Sequence[int] = ()) -> dict[str, RowRate]:
+    """Return the best round of each case. The first round does not count: Java compiles and workers start.
+
+    The CPU time of `servers` does not count, as that of Kafka does not count for its connector.
+    """
     best: dict[str, RowRate] = {}
     for number in range(ROUNDS + 1):
         for case in cases:
-            watch = TreeWatch()
+            watch = TreeWatch(servers)
             case.run()
             if number:
                 best[case.name] = _better(best.get(case.name), watch.spent(), case.rows)
@@ -120,12 +130,12 @@ def to_noop(frame: Any) -> None:
 # --- offline
 
 
-def filled_store(directory: Path, messages: int = MESSAGES) -> Path:
+def filled_store(directory: Path, messages: int = MESSAGES, body: bytes = BODY) -> Path:
     """Write a store as our broker does, with segments of the default size."""
     store = MessageStore(directory, StoreConfig(segment_bytes=SEGMENT_BYTES, index_enabled=False))
     store.open()
     for first in range(0, messages, GROUP):
-        store.append([append_request_of(message(number)) for number in range(first, first + GROUP)], NOW_MS + first)
+        store.append([append_request_of(message(number, body)) for number in range(first, first + GROUP)], NOW_MS + first)
     store.close()
     return directory
 
@@ -172,13 +182,14 @@ def synthetic_frame(spark: Any, home: Path, store: Path, options: Mapping[str, s
 
 
 @contextmanager
-def serving(home: Path, settings: Mapping[str, object], messages: int = MESSAGES) -> Iterator[str]:
-    """Run our broker with the messages, and yield the address of its nameserver."""
-    filled_store(home / "data" / "store", messages)
+def serving(home: Path, settings: Mapping[str, object], messages: int = MESSAGES, body: bytes = BODY) -> Iterator[Serving]:
+    """Run our broker with the messages."""
+    filled_store(home / "data" / "store", messages, body)
     with Skyrocket(home, {"mappedFileSizeCommitLog": SEGMENT_BYTES, **settings}) as running:
         with Admin(running.nameserver) as admin:
             admin.topics.create(TOPIC, queues=QUEUES)
-        yield running.nameserver
+        assert running.process is not None
+        yield Serving(running.nameserver, running.process.pid)
         running.stop()
 
 

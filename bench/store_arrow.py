@@ -45,7 +45,7 @@ def log(trusted: bool) -> OfflineStore:
     return OfflineStore(directory)
 
 
-def message(number: int) -> Record:
+def message(number: int, body: bytes = BODY) -> Record:
     properties = {
         "KEYS": f"key-{number}",
         "UNIQ_KEY": f"FD0000000000000000000000000000020A2E1DBD16A64992301D{number % 65536:04X}",
@@ -53,7 +53,7 @@ def message(number: int) -> Record:
         "TAGS": "TagA" if number % 2 else "TagB",
     }
     encoded = encode_properties(properties)
-    return Record("GoldenTopic", BODY, encoded, queue_id=number % 4, born_timestamp=NOW_MS, born_host=HOST, store_host=HOST)
+    return Record("GoldenTopic", body, encoded, queue_id=number % 4, born_timestamp=NOW_MS, born_host=HOST, store_host=HOST)
 
 
 def scan_all(columns: Sequence[str], check: bool, trusted: bool = False, topic: str | None = None) -> int:

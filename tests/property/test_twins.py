@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+from collections import deque
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -105,6 +107,41 @@ def test_messages_of_a_pull_are_equal(data: st.DataObject):
     stops = [getattr(twins, kind)(content, 0, first.magic, topic, shared, found[kind]) for kind in found]
     assert stops[0] == stops[1]
     assert [shown(message) for message in found["compiled"]] == [shown(message) for message in found["reference"]]
+
+
+# --- the messages of a process queue
+
+
+class Pulled(NamedTuple):
+    queue_offset: int
+    size_bytes: int
+
+
+pulled_messages = st.lists(st.builds(Pulled, st.integers(0, 12) | st.just(2**63), st.integers(0, 9)), max_size=6)
+
+
+def assert_changed_equally(name: str, *arguments: Any) -> None:
+    """Both return the same, and leave the dicts and deques that they are given in the same state, in the same order."""
+    states = [copy.deepcopy(arguments) for _ in range(2)]
+    assert TWINS[name].compiled(*states[0]) == TWINS[name].reference(*states[1])
+    shown = [[list(each.items()) if isinstance(each, dict) else each for each in state] for state in states]
+    assert shown[0] == shown[1]
+
+
+@given(messages=pulled_messages, next_offset=st.integers(0, 5), earlier=st.sets(st.integers(0, 4)))
+def test_messages_are_added_to_a_process_queue_equally(messages: list[Pulled], next_offset: int, earlier: set[int]):
+    unfinished = {offset: Pulled(offset, 1) for offset in sorted(earlier)}
+    for several in (messages, sorted(set(messages)), tuple(messages)):
+        assert_changed_equally("process_queue.add_ascending", several, next_offset, unfinished, deque(unfinished))
+
+
+@given(messages=pulled_messages, known=st.lists(st.integers(0, 12), unique=True), taken=st.sets(st.integers(0, 12)))
+def test_messages_are_taken_and_finished_equally(messages: list[Pulled], known: list[int], taken: set[int]):
+    unfinished = {offset: Pulled(offset, offset + 3) for offset in sorted(known)}
+    taken_ms = dict.fromkeys(sorted(taken), 7)
+    assert_changed_equally("process_queue.note_taken", messages, 9, taken_ms)
+    for offsets in (deque(unfinished), deque([0, *unfinished])):
+        assert_changed_equally("process_queue.remove_finished", messages, unfinished, taken_ms, offsets)
 
 
 # --- batches

@@ -186,10 +186,10 @@ class PulledMessage(Received):
     __slots__ = ("_record", "_rest", "_stored_body", "queue_offset", "size_bytes")
 
     def __init__(self, parts: RecordTuple, broker_name: str, topic: str, arrival: Arrival) -> None:
-        self.queue_offset, is_compressed, head, body, tail = parts  # type: ignore[misc]
+        self.queue_offset, _, head, body, tail = parts  # type: ignore[misc]
         self._stored_body = body
         self._rest = head + tail
-        self._body = None if is_compressed else body
+        self._body = None
         self.size_bytes = len(body)  # type: ignore[misc]
         self.broker_name = broker_name
         self.topic = topic
@@ -204,6 +204,18 @@ class PulledMessage(Received):
             encoded = b"".join((self._rest[:body_at], self._stored_body, self._rest[body_at:]))
             self._record = decode_record(encoded, check_crc=False)  # verified when the pull arrived
         return self._record
+
+
+# The slot under its public name: nearly every handler reads the body, and a property would cost a call.
+PulledMessage.body = PulledMessage._stored_body  # type: ignore[assignment, misc, method-assign]
+
+
+class CompressedMessage(PulledMessage):
+    """A message from a pull whose body is compressed. It is decompressed on first access."""
+
+    __slots__ = ()
+
+    body = Received.body
 
 
 def split_pulled_messages(
@@ -231,7 +243,7 @@ def _split_pulled(data: bytes, at: int, magic: int, topic: bytes, shared: tuple[
     """
     parts: list[RecordTuple] = []
     end = split_same_topic(data, at, magic, topic, parts)
-    found += [PulledMessage(each, *shared) for each in parts]
+    found += [(CompressedMessage if each[1] else PulledMessage)(each, *shared) for each in parts]
     return end
 
 

@@ -19,6 +19,7 @@ cdef extern from "numbers.h" nogil:
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject *of, Py_ssize_t items)
+    void PyObject_GC_UnTrack(PyObject *one)
 
 cdef extern from "crc32.h" nogil:
     uint32_t crc32_of(const unsigned char *data, size_t size)
@@ -93,18 +94,20 @@ cdef tuple NAMES = (
     "_body", "_stored_body", "_rest", "queue_offset", "size_bytes", "broker_name", "topic", "_arrival", "_record", "_properties",
 )
 cdef object PulledMessage = None  # imported on first use: its module imports this one
+cdef object CompressedMessage = None
 cdef Py_ssize_t slots[SLOTS]
 
 
 cdef prepare():
-    global PulledMessage
+    global PulledMessage, CompressedMessage
     cdef Py_ssize_t number
-    from skyrocket.client.received import PulledMessage as kind
+    from skyrocket.client.received import CompressedMessage as compressed_kind, PulledMessage as kind
 
     for number in range(SLOTS):
         slots[number] = slot_of(kind, NAMES[number])
         assert slots[number] >= 0, f"PulledMessage has no slot {NAMES[number]}"
-    PulledMessage = kind
+    assert compressed_kind.__basicsize__ == kind.__basicsize__, "their slots are in the same places"
+    CompressedMessage, PulledMessage = compressed_kind, kind
 
 
 cdef inline void fill(object message, Py_ssize_t slot, object value) noexcept:
@@ -131,8 +134,11 @@ def split_pulled(bytes data, Py_ssize_t at, int32_t magic, bytes topic, tuple sh
         rest = PyBytes_FromStringAndSize(NULL, parts.fixed + parts.tail_bytes)
         memcpy(PyBytes_AsString(rest), record, parts.fixed)
         memcpy(PyBytes_AsString(rest) + parts.fixed, record + parts.fixed + parts.body_bytes, parts.tail_bytes)
-        message = PyType_GenericAlloc(<PyTypeObject *>PulledMessage, 0)
-        fill(message, BODY, None if record[SYS_FLAG_LAST_AT] & COMPRESSED else body)
+        message = PyType_GenericAlloc(
+            <PyTypeObject *>(CompressedMessage if record[SYS_FLAG_LAST_AT] & COMPRESSED else PulledMessage), 0
+        )
+        PyObject_GC_UnTrack(<PyObject *>message)  # it refers to nothing that refers to it: the collector need not visit it
+        fill(message, BODY, None)
         fill(message, STORED_BODY, body)
         fill(message, REST, rest)
         fill(message, QUEUE_OFFSET, <int64_t>get64(record + QUEUE_OFFSET_AT))

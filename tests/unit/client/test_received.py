@@ -69,6 +69,18 @@ def test_pulled_messages_have_the_records_of_the_response():
     assert (messages[3].born_host, messages[3].store_host) == ("[::1]:5", "127.0.0.1:10911")
 
 
+def test_compressed_body_of_a_pulled_message_is_decompressed_once():
+    packed = compress(b"y" * 500, COMPRESSION_LZ4)
+    plain, compressed = pulled(
+        Record("orders", b"one", store_host=HOST),
+        Record("orders", packed, sys_flag=COMPRESSED | COMPRESSION_LZ4, store_host=HOST),
+    )
+    assert compressed.body is compressed.body
+    assert (compressed.body, compressed.record.body) == (b"y" * 500, packed)
+    assert plain.body is plain.body
+    assert (plain.body, plain.record.body) == (b"one", b"one")
+
+
 @pytest.mark.parametrize("place", [4, 8, 90, -1])
 def test_response_with_a_damaged_record_is_refused(place: int):
     good = encode_record(Record("orders", b"a body of some bytes", store_host=HOST))

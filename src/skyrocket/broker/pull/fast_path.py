@@ -36,8 +36,8 @@ from skyrocket.protocol.frame import Frame, Serialization
 from skyrocket.protocol.headers import PullMessageRequestHeader
 from skyrocket.store.cold_reads import NotInMemoryError
 from skyrocket.store.errors import StoreError
-from skyrocket.store.queues.consume_queue import ConsumeQueue
-from skyrocket.store.read.queue_run import RECORDS_PER_READ_MAX, RunQuery, RunSources
+from skyrocket.store.queues.consume_queue import ENTRY_BYTES, ConsumeQueue
+from skyrocket.store.read.queue_run import RECORDS_PER_READ_MAX, RunQuery, RunSources, run_length
 
 SHAPES_MAX: Final = 4096  # in the cache; a consumer has one for each of its queues
 PULLS_MAX: Final = 64  # answered with one write
@@ -207,7 +207,15 @@ class PullFastPath:
         per_record = 1 if terms.codes is None else 2
         entries = max(0, last - first) + per_record * max(1, min(count, terms.messages_max))
         packed = learned.window.read(queue, first, min(entries, RECORDS_PER_READ_MAX))
-        wanted = RunQuery(learned.topic, learned.queue_id, first, terms.messages_max, terms.bytes_max, terms.codes)
+        messages_max = terms.messages_max
+        if terms.codes is None and packed:
+            asked = packed[: max(1, min(pulls[0][2], messages_max)) * ENTRY_BYTES]
+            length = run_length(asked, sources.hot_from)
+            if length * ENTRY_BYTES < len(asked):  # the first pull gets less than it asked for, and is answered alone
+                packed, messages_max = packed[: length * ENTRY_BYTES], length
+            elif len(packed) > len(asked):
+                packed = packed[: max(len(asked), run_length(packed, sources.hot_from) * ENTRY_BYTES)]
+        wanted = RunQuery(learned.topic, learned.queue_id, first, messages_max, terms.bytes_max, terms.codes)
         words = found_header(queue.min_offset, max_offset, terms.terms.topic_sys_flag, suggested)
         return frame_runs(*sources, packed, wanted, pulls, words, max_offset, BYTES_MAX)
 

@@ -31,6 +31,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from skyrocket.client.consumer.limits import ConsumerLimits
 from skyrocket.client.consumer.locks import QueueLock
+from skyrocket.compiled import twin
 
 M = TypeVar("M")
 """A message: its attributes `queue_offset` and `size_bytes` are used here."""
@@ -143,17 +144,18 @@ class ProcessQueue(Generic[M]):
         """Add pulled messages. Returns how many are new: those before the offset of the pull were here already."""
         if self.dropped:
             return 0
-        offsets = list(map(_offset_of, messages))
-        if offsets and (offsets[0] < self._next_offset or not _is_ascending(offsets)):
-            fresh = {offset: message for offset, message in zip(offsets, messages, strict=True) if offset >= self._next_offset}
-            offsets = sorted(fresh)
-            messages = [fresh[offset] for offset in offsets]
-        self._unfinished.update(zip(offsets, messages, strict=True))
-        self._offsets.extend(offsets)
+        if not messages:
+            self._next_offset = max(self._next_offset, next_offset)
+            return 0
+        added_bytes = add_ascending(messages, self._next_offset, self._unfinished, self._offsets)
+        if added_bytes is None:
+            fresh = {offset: message for message in messages if (offset := _offset_of(message)) >= self._next_offset}
+            messages = [fresh[offset] for offset in sorted(fresh)]
+            added_bytes = add_ascending(messages, self._next_offset, self._unfinished, self._offsets) or 0
         self._waiting.extend(messages)
-        self._bytes += sum(map(_size_of, messages))
-        self._next_offset = max(self._next_offset, next_offset, offsets[-1] + 1 if offsets else 0)
-        return len(offsets)
+        self._bytes += added_bytes
+        self._next_offset = max(self._next_offset, next_offset, self._offsets[-1] + 1 if messages else 0)
+        return len(messages)
 
     # --- handlers
 
@@ -171,22 +173,14 @@ class ProcessQueue(Generic[M]):
             waiting.clear()
         else:
             taken = list(starmap(waiting.popleft, repeat((), count)))
-        self._taken_ms.update(dict.fromkeys(map(_offset_of, taken), now_ms))
+        note_taken(taken, now_ms, self._taken_ms)
         return taken
 
     def finish(self, messages: Iterable[M]) -> int | None:
         """Finish messages. Returns the offset to commit if it moved, else None; also None if the queue was dropped."""
-        offsets, unfinished, taken_ms = self._offsets, self._unfinished, self._taken_ms
+        offsets = self._offsets
         before = offsets[0] if offsets else self._next_offset
-        messages = list(messages)
-        done = list(map(_offset_of, messages))
-        gone = list(map(unfinished.pop, done, repeat(None)))
-        deque(map(taken_ms.pop, done, repeat(None)), maxlen=0)  # runs in C: this happens for every message
-        self._bytes -= sum(map(_size_of, messages if None not in gone else [each for each in gone if each is not None]))
-        if done == list(islice(offsets, len(done))):  # the usual case: the first messages, in order
-            deque(starmap(offsets.popleft, repeat((), len(done))), maxlen=0)
-        while offsets and offsets[0] not in unfinished:
-            offsets.popleft()
+        self._bytes -= remove_finished(list(messages), self._unfinished, self._taken_ms, offsets)
         after = offsets[0] if offsets else self._next_offset
         return after if after != before and not self.dropped else None
 
@@ -240,7 +234,45 @@ class ProcessQueue(Generic[M]):
             self._waiting = deque(sorted([*messages, *self._waiting], key=_offset_of))
 
 
+# --- what happens for every message, and so has compiled twins
+
+
+def _add_ascending(messages: Sequence[Any], next_offset: int, unfinished: dict[int, Any], offsets: deque[int]) -> int | None:
+    """Add messages whose offsets ascend from `next_offset` or later. Returns the bytes of their bodies.
+
+    None: their offsets do not, and nothing was added.
+    """
+    added = list(map(_offset_of, messages))
+    if added and (added[0] < next_offset or not _is_ascending(added)):
+        return None
+    unfinished.update(zip(added, messages, strict=True))
+    offsets.extend(added)
+    return sum(map(_size_of, messages))
+
+
+def _note_taken(messages: list[Any], now_ms: int, taken_ms: dict[int, int]) -> None:
+    """Note when messages went to a handler."""
+    taken_ms.update(dict.fromkeys(map(_offset_of, messages), now_ms))
+
+
+def _remove_finished(messages: list[Any], unfinished: dict[int, Any], taken_ms: dict[int, int], offsets: deque[int]) -> int:
+    """Remove messages, and the offsets before the first unfinished one. Returns the bytes of those that were unfinished."""
+    done = list(map(_offset_of, messages))
+    gone = list(map(unfinished.pop, done, repeat(None)))
+    deque(map(taken_ms.pop, done, repeat(None)), maxlen=0)
+    if done == list(islice(offsets, len(done))):  # the usual case: the first messages, in order
+        deque(starmap(offsets.popleft, repeat((), len(done))), maxlen=0)
+    while offsets and offsets[0] not in unfinished:
+        offsets.popleft()
+    return sum(map(_size_of, gone if None not in gone else [each for each in gone if each is not None]))
+
+
 def _is_ascending(offsets: list[int]) -> bool:
     if offsets == list(range(offsets[0], offsets[0] + len(offsets))):  # nearly always, and quicker to see
         return True
     return all(map(int.__lt__, offsets, offsets[1:]))
+
+
+add_ascending = twin("process_queue", _add_ascending)
+note_taken = twin("process_queue", _note_taken)
+remove_finished = twin("process_queue", _remove_finished)

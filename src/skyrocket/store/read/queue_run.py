@@ -18,6 +18,7 @@ from skyrocket.protocol.sysflag import BORN_HOST_V6, STORE_HOST_V6
 from skyrocket.store.log.checksum_blocks import ENTRY as CHECKSUM
 from skyrocket.store.log.checksums import Checksums
 from skyrocket.store.log.commit_log import CommitLog
+from skyrocket.store.log.read_windows import RUN_BYTES_MAX
 from skyrocket.store.log.segments import Segments
 from skyrocket.store.queues.consume_queue import ENTRY, ENTRY_BYTES
 
@@ -25,7 +26,27 @@ _PLACE = struct.Struct(">i16xqq")  # in a record: size, queue offset, physical o
 _HEAD = struct.Struct(">4xi4xi20xi44xi")  # in a record with two IPv4 hosts: magic, queue id, sys flag, body length
 _HOST_V6 = BORN_HOST_V6 | STORE_HOST_V6
 RECORDS_PER_READ_MAX = 1024  # queue entries that one read examines
+_RUN_RECORDS_MIN = 32  # of a run that ends early; fewer are too few for a response
 _CHECKSUMS_MAX = 16_384  # of all records in between, also of other queues: 1,024 messages in one of 16 queues
+
+
+def run_length(packed: bytes, hot_from: int) -> int:
+    """Return how many of the first entries can be read as one run: all, or a power of two whose records lie close together.
+
+    Records of other queues lie between those of one queue, and a run of old records is read with all that lies in between. A
+    power of two, because a client that reads ahead learns how many messages a response has, and must learn anew when it varies.
+    All, too, if a run would be too short.
+    """
+    count = len(packed) // ENTRY_BYTES
+    start = ENTRY.unpack_from(packed)[0]
+    if start >= hot_from or count <= _RUN_RECORDS_MIN or _end_of(packed, count - 1) - start <= RUN_BYTES_MAX:
+        return count
+    length = 1 << (count - 1).bit_length() - 1  # the largest power of two below
+    while length >= _RUN_RECORDS_MIN:
+        if _end_of(packed, length - 1) - start <= RUN_BYTES_MAX:
+            return length
+        length //= 2
+    return count
 
 
 class QueueRun(NamedTuple):

@@ -35,6 +35,7 @@ from skyrocket.store.read.queue_run import (
     ends_early,
     read_pull_run,
     read_queue_run,
+    run_length,
 )
 from skyrocket.store.recovery.repair import QueueRepair
 
@@ -189,8 +190,13 @@ class Reading:
         return None if ends_early(len(run.records), run.next_offset, packed, query, queue.max_offset) else run
 
     def read_pull(self, queue: ConsumeQueue, query: RunQuery) -> PullRun:
-        """Read what a pull asks for. `query.offset` must lie within the queue."""
+        """Read what a pull asks for, or less if that makes one run. `query.offset` must lie within the queue."""
         packed = queue.read(query.offset, min(query.records_max * 2, RECORDS_PER_READ_MAX))
+        if packed and query.codes is None:
+            asked = packed[: query.records_max * ENTRY_BYTES]
+            length = run_length(asked, self._hot_from())
+            if length * ENTRY_BYTES < len(asked):
+                query = query._replace(records_max=length)
         run = read_pull_run(self._log, self._checksums, self._hot_from(), packed, query) if packed else None
         if run is not None and not ends_early(run[1], run[3], packed, query, queue.max_offset):
             return PullRun._make(run)

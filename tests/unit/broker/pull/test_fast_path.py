@@ -17,6 +17,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from tests.support.pull_parts import PullParts, a_filled_disk, a_pull
+from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import a_message
 from tests.support.twins import KINDS, using
 
@@ -64,6 +65,49 @@ def test_pulls_of_a_queue_are_answered_together(monkeypatch: pytest.MonkeyPatch)
         (7 + at, list(range(5 * at, 5 * at + 5)), 5 * at + 5) for at in range(4)
     ]
     assert {(answer.code, answer.remark) for answer in answers(parts)} == {(0, "FOUND")}
+
+
+LARGE = {"segment_bytes": 8 * 1024 * 1024, "queue_file_bytes": 20 * 4_000}
+
+
+def a_large_disk() -> SimulatedDisk:
+    """1,200 messages of 1 KB in each of three queues: 1,024 messages of a queue are 3.4 MB of the log."""
+    disk = SimulatedDisk()
+    parts = PullParts(fast_path=False, disk=disk, **LARGE)
+    for first in range(0, 3_600, 300):
+        parts.store.append([a_message("orders", n % 3, bytes(1_000)) for n in range(first, first + 300)], parts.now_ms)
+    parts.store.close()
+    return disk
+
+
+@pytest.mark.parametrize(
+    ("asked", "stops"),
+    [
+        ([(0, 1_024), (512, 512), (1_024, 100), (1_124, 76)], [512, 1_024, 1_124, 1_200]),
+        ([(0, 550), (550, 1_024)], [550, 1_062]),  # 550 are read at once, 650 are not
+        ([(0, 32), (32, 32), (64, 1_024)], [32, 64, 576]),
+    ],
+)
+def test_large_pulls_of_old_messages_that_lie_far_apart_end_early(
+    asked: list[tuple[int, int]], stops: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    """More than 2 MiB of the log are not read at once. No record is read alone for that, on either path."""
+    disk = a_large_disk()
+    pulls = [a_pull(opaque, one[0], max_msg_nums=one[1], response_bytes_max=4 << 20) for opaque, one in enumerate(asked)]
+    states = []
+    for fast_path in (True, False):
+        parts = PullParts(fast_path=fast_path, disk=disk, **LARGE)
+        with monkeypatch.context() as patched:
+            patched.setattr(parts.store.reading, "_check_record", lambda *_: pytest.fail("a record was looked at alone"))
+            if fast_path:
+                patched.setattr(parts.general, "handle_decoded", lambda *_: pytest.fail("a pull took the general path"))
+            parts.connection.data_received(b"".join(pulls))
+        ends = zip(asked, stops, strict=True)
+        expected = [(number, list(range(start, stop)), stop) for number, ((start, _), stop) in enumerate(ends)]
+        assert [found(answer) for answer in answers(parts)] == expected
+        states.append(parts.state())
+        parts.store.close()
+    assert states[0] == states[1]
 
 
 def test_pull_and_commit_offsets_are_stored(monkeypatch: pytest.MonkeyPatch):

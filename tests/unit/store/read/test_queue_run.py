@@ -9,7 +9,8 @@ import pytest
 
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.read.queue_run import RunQuery
+from skyrocket.store.queues.consume_queue import ENTRY
+from skyrocket.store.read.queue_run import RunQuery, run_length
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import START_MS, a_message, an_open_store, bodies
 from tests.support.twins import KINDS, using
@@ -129,6 +130,51 @@ def test_large_pull_of_one_of_several_queues_is_read_as_one_run(kind: str, monke
     with using(kind):
         assert store.reading.read_pull(queue, RunQuery("orders", 1, 0, 1024, 4 * 1024 * 1024, None)).messages == 1024
     store.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_large_pulls_of_old_records_that_lie_far_apart_end_early(kind: str, monkeypatch: pytest.MonkeyPatch):
+    """A run of 1,024 records in one of four queues would be 4.4 MB of the log, more than is read at once."""
+    disk, config = SimulatedDisk(), replace(CONFIG, segment_bytes=8 * 1024 * 1024, queue_entries_per_file=5000)
+    store = an_open_store(disk, config)
+    for first in range(0, 4400, 400):
+        store.append([a_message(queue_id=n % 4, body=bytes(1000)) for n in range(first, first + 400)], START_MS)
+    store.close()
+    store = an_open_store(disk, config)
+    monkeypatch.setattr(store.reading, "_check_record", lambda *_: pytest.fail("a record was looked at alone"))
+    queue = store.queues.get("orders", 1)
+    assert queue is not None
+    offset, found = 0, []
+    with using(kind):
+        while offset < 1100:
+            run = store.reading.read_pull(queue, RunQuery("orders", 1, offset, 1024, 4 * 1024 * 1024, None))
+            assert run.next_offset == offset + run.messages
+            found.append(run.messages)
+            offset = run.next_offset
+    assert found == [256, 256, 256, 332]
+    store.close()
+
+
+def packed_entries(count: int, apart_bytes: int) -> bytes:
+    return b"".join(ENTRY.pack(number * apart_bytes, 1_000, 0) for number in range(count))
+
+
+@pytest.mark.parametrize(
+    ("count", "apart_bytes", "hot_from", "length"),
+    [
+        (1, 10**9, 10**12, 1),
+        (1024, 1_000, 10**12, 1024),
+        (1024, 3_000, 10**12, 512),
+        (1000, 5_000, 10**12, 256),
+        (1000, 5_000, 0, 1000),  # this process wrote them, so the whole segment is there
+        (512, 4_200, 10**12, 256),
+        (1024, 60_000, 10**12, 32),
+        (1024, 90_000, 10**12, 1024),  # not even 32 lie close together: they are read one by one
+        (32, 90_000, 10**12, 32),
+    ],
+)
+def test_run_is_as_long_as_one_read_of_the_log_allows(count: int, apart_bytes: int, hot_from: int, length: int):
+    assert run_length(packed_entries(count, apart_bytes), hot_from) == length
 
 
 def test_pull_across_segments_skips_no_message():

@@ -55,7 +55,9 @@ class Completion:
         """Complete a batch that no worker works on any more."""
         assigned = batch.assigned
         process_queue = assigned.process_queue
-        self.finish_done(batch)
+        if batch.done:
+            process_queue.finish(batch.done)
+            batch.done.clear()
         try:
             while batch.verdicts:
                 self._apply_verdict(assigned, *batch.verdicts.popleft())
@@ -74,7 +76,8 @@ class Completion:
                 else:
                     await self.redeliver(assigned, failure)
         finally:
-            process_queue.put_back(batch.take_pending())
+            if batch.pending:
+                process_queue.put_back(batch.take_pending())
             assigned.batches_in_progress -= 1
             assigned.wake()
             if process_queue.waiting:

@@ -14,6 +14,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import cast
 
 from skyrocket.client.consumer.assigned_queue import AssignedQueue
 from skyrocket.client.consumer.dispatch.completion import Completion
@@ -21,6 +22,7 @@ from skyrocket.client.consumer.dispatch.handler_runner import HandlerRunner
 from skyrocket.client.consumer.dispatch.load_shedding import LoadShedding
 from skyrocket.client.consumer.dispatch.rate_limit import RateLimit
 from skyrocket.client.consumer.dispatch.work_batch import WorkBatch
+from skyrocket.client.consumer.handlers import CallResult
 from skyrocket.client.received import Received
 
 log = logging.getLogger(__name__)
@@ -101,14 +103,14 @@ class Dispatcher:
             assigned.is_ready = False
             if self._is_paused(assigned) or self._closed:
                 continue
-            process_queue = assigned.process_queue
-            messages = self._take_chosen(assigned) if self._is_choosy else process_queue.take(self._messages_max, self._now_ms())
+            process_queue, now_ms = assigned.process_queue, self._now_ms()
+            messages = self._take_chosen(assigned) if self._is_choosy else process_queue.take(self._messages_max, now_ms)
             if not messages:
                 continue
             if process_queue.waiting and not process_queue.orderly:
                 assigned.is_ready = True
                 ready.append(assigned)
-            return self._add_batch(assigned, messages)
+            return self._add_batch(assigned, messages, now_ms)
         return None
 
     def _take_chosen(self, assigned: AssignedQueue) -> list[Received]:
@@ -149,57 +151,63 @@ class Dispatcher:
         for _ in range(len(self._waiters)):
             self._wake_one()
 
-    def _add_batch(self, assigned: AssignedQueue, messages: list[Received]) -> WorkBatch:
-        batch = WorkBatch(assigned, messages, self._now_ms)
+    def _add_batch(self, assigned: AssignedQueue, messages: list[Received], now_ms: int) -> WorkBatch:
+        batch = WorkBatch(assigned, messages, now_ms, self._now_ms)
         self.batches.add(batch)
         return batch
 
     # --- handlers
 
     def _start_workers(self) -> None:
-        while len(self._workers) < self._concurrency and (batch := self._take_batch()) is not None:
+        while self._ready and len(self._workers) < self._concurrency and (batch := self._take_batch()) is not None:
             self._start_worker(batch)
 
     def _start_worker(self, batch: WorkBatch) -> None:
         loop = asyncio.get_running_loop()
-        task = loop.create_task(self._work(batch))
-        self._workers.add(task)
-        task.add_done_callback(self._on_worker_end)
+        self._workers.add(loop.create_task(self._work(batch)))
         if not self._is_steal_scheduled:
             self._is_steal_scheduled = True
-            loop.call_later(self._steal_after_s, self._steal)  # runs after the worker's first step
+            if self._steal_after_s:
+                loop.call_later(self._steal_after_s, self._steal)
+            else:
+                loop.call_soon(self._steal)  # runs after the worker's first step
 
     def _steal(self) -> None:
         """Start a worker on half of the fullest batch. Each new worker schedules this again, so all idle workers soon help."""
         self._is_steal_scheduled = False
-        if len(self._workers) >= self._concurrency or self._closed:
+        if not (self.batches or self._ready) or len(self._workers) >= self._concurrency or self._closed:
             return
         batch = self._take_batch()
         if batch is None:
             fullest = max(self.batches, key=lambda known: len(known.pending), default=None)
             if fullest is None or fullest.assigned.process_queue.orderly or not (messages := fullest.steal_half()):
                 return
-            batch = self._add_batch(fullest.assigned, messages)
+            batch = self._add_batch(fullest.assigned, messages, self._now_ms())
         self._start_worker(batch)
 
     async def _work(self, first: WorkBatch) -> None:
+        """Handle batches until no queue is ready. The worker removes itself: a callback of its task would cost another step."""
         assert self._runner is not None
         batch: WorkBatch | None = first
-        while batch is not None:
-            try:
-                await self._runner.run(batch)
-            finally:
-                self.batches.discard(batch)
-                await self._completion.complete(batch)
-            await asyncio.sleep(0)  # handlers that never wait must not block the event loop
-            batch = self._take_batch()
-
-    def _on_worker_end(self, task: asyncio.Task[None]) -> None:
-        self._workers.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("A worker failed. Its messages are delivered again later.", exc_info=task.exception())
-        if not self._closed:
-            self._start_workers()
+        result = CallResult()
+        try:
+            with result:
+                while batch is not None:
+                    try:
+                        await self._runner.run(batch)
+                    finally:
+                        self.batches.discard(batch)
+                        await self._completion.complete(batch)
+                    if not self._ready:
+                        break
+                    await asyncio.sleep(0)  # handlers that never wait must not block the event loop
+                    batch = self._take_batch()
+        finally:
+            self._workers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+            if result.error is not None:
+                log.error("A worker failed. Its messages are delivered again later.", exc_info=result.error)
+            if not self._closed:
+                self._start_workers()
 
     # --- the user's own loop
 
@@ -289,4 +297,5 @@ class Dispatcher:
         await asyncio.gather(*workers, return_exceptions=True)
         left = len(self.batches) + len(workers)
         self.batches.clear()
+        self._workers.clear()  # a task that was cancelled before its first step has not removed itself
         return left

@@ -50,25 +50,30 @@ class HandlerRunner:
 
         As long as no call fails, a message costs little more than the call itself.
         """
-        result, function, done, take_next, topic = CallResult(), handler.function, batch.done.append, batch.take_next, first.topic
-        message: Received | None = first
-        while message is not None and message.topic == topic:
+        result, function, done, topic = CallResult(), handler.function, batch.done.append, first.topic
+        pending, process_queue = batch.pending, batch.assigned.process_queue
+        popleft, is_locked = pending.popleft, process_queue.lock is not None
+        message = first
+        while True:
             with result:
-                while message is not None and message.topic == topic:
-                    result.value = await function(message)  # type: ignore[misc]
-                    if result.value is not None:
+                while message.topic == topic:
+                    value = await function(message)  # type: ignore[misc]
+                    if value is not None:
+                        result.value = value
                         break
                     done(message)
-                    message = take_next()
+                    if not pending or process_queue.dropped or (is_locked and not batch.may_continue()):
+                        return True
+                    message = popleft()
             if result.error is None and result.value is None:
-                break
-            assert message is not None
+                pending.appendleft(message)
+                return True
             if not self._record_result(batch, [message], result):
                 return False
-            message = take_next()
-        if message is not None:
-            batch.pending.appendleft(message)
-        return True
+            following = batch.take_next()
+            if following is None:
+                return True
+            message = following
 
     async def _run_async(self, batch: WorkBatch, first: Received, handler: MessageHandler) -> bool:
         result, function, count = CallResult(), handler.function, handler.batch

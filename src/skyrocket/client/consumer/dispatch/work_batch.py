@@ -31,7 +31,7 @@ class WorkBatch:
         "verdicts",
     )
 
-    def __init__(self, assigned: AssignedQueue, messages: list[Received], now_ms: Callable[[], int]) -> None:
+    def __init__(self, assigned: AssignedQueue, messages: list[Received], started_ms: int, now_ms: Callable[[], int]) -> None:
         self.assigned = assigned
         self.pending = deque(messages)  # not started
         self.current: Received | None = None  # the message that the user's loop works on
@@ -39,7 +39,7 @@ class WorkBatch:
         self.done: deque[Received] = deque()
         self.failures: deque[HandlerFailure] = deque()
         self.verdicts: deque[tuple[list[Received], Verdict]] = deque()  # of handlers with manual commits
-        self.started_ms = now_ms()
+        self.started_ms = started_ms
         self.owner: object = None  # the task or thread in which the user's loop runs
         self._now_ms = now_ms
         assigned.batches_in_progress += 1

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from skyrocket.client.consumer.assigned_queue import AssignedQueue
-from skyrocket.client.consumer.pull.pull_policy import PullAction, PullStatus, after_pull, before_pull
+from skyrocket.client.consumer.pull.pull_policy import PullAction, PullDecision, PullStatus, after_pull, before_pull
 from skyrocket.client.consumer.pull.pull_request import PullRequest, PullResult, decode_pull_response
 from skyrocket.client.errors import BrokerError, ClientClosedError, ClientError, UnreachableError
 from skyrocket.client.received import Received, split_pulled_messages
@@ -49,6 +49,7 @@ class Puller:
         self._limits = assigned.process_queue.limits
         self._request = PullRequest(group, assigned.queue, assigned.subscription, assigned.process_queue.limits)
         self._after_pull = {status: after_pull(status, self._limits) for status in PullStatus}
+        self._pulls_on = self._after_pull[PullStatus.FOUND] == PullDecision(PullAction.PULL)  # at once, as long as there is more
         self._signs = session.options.credentials is not None
         namespace = session.options.namespace
         self._namespace = namespace
@@ -59,14 +60,17 @@ class Puller:
         assigned, session = self._assigned, self._session
         process_queue = assigned.process_queue
         while True:
-            before = before_pull(process_queue, session.now_ms(), paused=self._is_paused(assigned))
+            now_ms = session.now_ms()
+            before = before_pull(process_queue, now_ms, paused=self._is_paused(assigned))
             if before.action is PullAction.END:
                 return
-            process_queue.note_pull(session.now_ms())
+            process_queue.note_pull(now_ms)
             if before.action is PullAction.WAIT:
                 await assigned.wait_for_change(before.delay_ms)
                 continue
-            status, next_offset = await self._pull()
+            status, next_offset = await self._pull(now_ms)
+            if status is PullStatus.FOUND and self._pulls_on:
+                continue
             after = self._after_pull[status]
             if after.action is PullAction.RESTART:
                 self._on_offset_moved(assigned, next_offset)
@@ -76,11 +80,11 @@ class Puller:
             elif after.delay_ms:
                 await assigned.wait_for_change(after.delay_ms)
 
-    async def _pull(self) -> tuple[PullStatus, int]:
+    async def _pull(self, now_ms: int) -> tuple[PullStatus, int]:
         assigned = self._assigned
         asked_offset = assigned.process_queue.next_offset
         try:
-            result = await self._ask_broker()
+            result = await self._ask_broker(now_ms)
             messages = self._decode_messages(result.records, result.queue_end) if result.records else []
         except ClientClosedError:
             raise
@@ -109,14 +113,14 @@ class Puller:
             self._session.refresh_soon(assigned.queue.topic)
         return PullStatus.BROKER_BUSY if is_busy else PullStatus.FAILED
 
-    async def _ask_broker(self) -> PullResult:
+    async def _ask_broker(self, now_ms: int) -> PullResult:
         session, assigned = self._session, self._assigned
         process_queue = assigned.process_queue
         address, is_master = self._address()
         commit = process_queue.commit_offset if self._commits_with_pulls and is_master else None
         if commit == assigned.committed_offset or not assigned.committed_offset:
             commit = None  # the first one is not sent beside others: see `offsets.offset_commit`
-        deadline_ms = session.now_ms() + self._limits.pull_answer_ms
+        deadline_ms = now_ms + self._limits.pull_answer_ms
         connection = session.dialer.open_connection(address)
         if connection is None:
             connection = await session.connection(address, deadline_ms)

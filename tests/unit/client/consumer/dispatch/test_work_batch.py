@@ -18,7 +18,7 @@ def make_batch(count: int, *, lock: QueueLock | None = None, now_ms: int = 0) ->
         Queue("t", "b", 0), make_subscription("t", "*", 0), 0, 0, ConsumerLimits(), orderly=lock is not None, lock=lock
     )
     assigned.process_queue.add(messages, count)
-    return WorkBatch(assigned, assigned.process_queue.take(count, 0) if lock is None else messages, lambda: now_ms)
+    return WorkBatch(assigned, assigned.process_queue.take(count, 0) if lock is None else messages, now_ms, lambda: now_ms)
 
 
 def test_messages_are_taken_one_after_another_until_none_is_left():
