@@ -160,8 +160,9 @@ class SendFastPath:
 
     def target(self, topic: str, batch: SendBatch) -> TargetTopic | None:
         """Return the topic's facts for this batch. None sends its messages to the general path."""
-        if topic in batch.targets:
-            return batch.targets[topic]
+        known = batch.targets.get(topic)
+        if known is not None:
+            return known
         config, settings = self._topics.get(topic), self._settings()
         if config is None or not settings.permission & config.perm & PERM_WRITE:
             return None
