@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+import skyrocket.clock  # noqa: F401 — asks for its twins
 from skyrocket.client.received import PulledMessage, Received
 from skyrocket.compiled import TWINS
 from skyrocket.protocol.errors import RecordError
@@ -428,3 +429,13 @@ def test_checksum_entry_is_found_at_the_same_index(ends: list[int], orderly: boo
     """Entries that are not in order are damaged; the results must still be equal."""
     packed = b"".join(CHECKSUM.pack(one, 7) for one in (sorted(ends) if orderly else ends))
     assert_same("dispatch_entries.find_first_entry", memoryview(packed), len(ends), end, hint)
+
+
+# --- clocks
+
+
+@pytest.mark.parametrize("name", ["clock.monotonic_ms", "clock.machine_ms"])
+def test_clocks_are_equal(name: str):
+    twins = TWINS[name]
+    before, between, after = twins.reference(), twins.compiled(), twins.reference()
+    assert before <= between <= after

@@ -65,6 +65,7 @@ from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
 from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.broker.transactions.checker import TransactionChecker
 from skyrocket.broker.transactions.install import install as install_transactions
+from skyrocket.clock import monotonic_ms
 from skyrocket.metrics.health import Phase
 from skyrocket.net.connection import Connection
 from skyrocket.net.descriptors import descriptor_limit, plan_descriptors
@@ -72,7 +73,7 @@ from skyrocket.net.dialer import Dialer
 from skyrocket.net.errors import NetError
 from skyrocket.net.limits import NetLimits
 from skyrocket.net.router import Router
-from skyrocket.net.server import Server, monotonic_ms
+from skyrocket.net.server import Server
 from skyrocket.protocol.bodies import DataVersion, TopicConfig
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.settings.live import FollowedSettings, LiveSettings

@@ -16,19 +16,13 @@ Times that a producer names (TIMER_DELIVER_MS) go by the machine's clock itself.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-from skyrocket.net.server import monotonic_ms
+from skyrocket.clock import machine_ms, monotonic_ms
 
 Clock = Callable[[], int]  # in ms
-
-
-def machine_ms() -> int:
-    """Return the machine's clock, in ms since 1970. An administrator or NTP may set it forward or back."""
-    return time.time_ns() // 1_000_000
 
 
 class SteadyClock:
@@ -41,10 +35,13 @@ class SteadyClock:
     def __call__(self) -> int:
         now_ms = self._monotonic()
         at_least = self._tenths + 9 * (now_ms - self._last_ms)
-        machine = 10 * self._machine()
-        self._tenths = at_least if at_least > machine else machine
+        machine_ms = self._machine()
         self._last_ms = now_ms
-        return self._tenths // 10
+        if at_least > 10 * machine_ms:
+            self._tenths = at_least
+            return at_least // 10
+        self._tenths = 10 * machine_ms  # nearly always
+        return machine_ms
 
     def advance_to(self, time_ms: int) -> None:
         """Go on from `time_ms`, if that is later: the store has messages with that stamp."""
@@ -75,7 +72,7 @@ class BrokerClocks:
     @classmethod
     def of(cls, machine: Clock, monotonic: Clock) -> Self:
         steady = SteadyClock(machine, monotonic)
-        return cls(machine, steady, RetentionClock(steady, monotonic), steady.advance_to)
+        return cls(machine, steady.__call__, RetentionClock(steady, monotonic), steady.advance_to)
 
     @classmethod
     def real(cls) -> Self:

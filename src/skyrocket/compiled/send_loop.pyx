@@ -202,15 +202,31 @@ def place_run(list frames, Py_ssize_t first, batch, terms, lookups):
     text = <unsigned char *>malloc(header_bytes_max or 1)
     if text == NULL:
         raise MemoryError
+    known = batch.known
+    if known is None:
+        batch.known = known = _Known(lookups)
     try:
-        return (<_SendLoop>_SendLoop(batch, terms, lookups, out)).place_frames(frames, first, text)
+        return (<_SendLoop>_SendLoop(batch, terms, lookups, known, out)).place_frames(frames, first, text)
     finally:
         free(text)
         out.close()
 
 
+cdef class _Known:
+    """What is known from earlier sends of a batch, whichever connection they came over: topic and properties mostly recur."""
+
+    cdef bytes topic
+    cdef _Stored sent_to
+    cdef _Properties sent  # of requests
+    cdef _Properties batched  # of messages in batches
+    cdef dict placements  # of this topic and profile, by queue id
+
+    def __init__(self, lookups):
+        self.sent, self.batched, self.placements = _Properties(lookups), _Properties(lookups), {}
+
+
 cdef class _SendLoop:
-    """One pass over the frames of a connection. It remembers the topic and the properties of the last send, which mostly recur."""
+    """One pass over the frames of a connection."""
 
     cdef object batch, lookups, contributor, timestamp, stored_next_offset
     cdef list dispatches, answers
@@ -223,16 +239,13 @@ cdef class _SendLoop:
     # The current send.
     cdef object serialization
     cdef Send send
-    # What is known from earlier sends.
-    cdef bytes topic_known
-    cdef _Stored sent_to
-    cdef _Properties sent  # of requests
-    cdef _Properties batched  # of messages in batches
-    cdef dict placements  # of this topic and profile, by queue id
+    cdef _Known known
+    cdef _Properties sent, batched  # the known ones
 
-    def __init__(self, batch, terms, lookups, _Pieces out):
+    def __init__(self, batch, terms, lookups, _Known known, _Pieces out):
         self.batch, self.lookups, self.out = batch, lookups, out
-        self.dispatches, self.answers, self.placements = batch.dispatches, batch.answers, {}
+        self.known, self.sent, self.batched = known, known.sent, known.batched
+        self.dispatches, self.answers = batch.dispatches, batch.answers
         self.position, self.stop, self.timestamp = batch.position, batch.stop, batch.timestamp
         self.header_bytes = batch.header_bytes
         self.stored_ms, self.stored_next_offset = self.timestamp, batch.stored_next_offset
@@ -240,7 +253,6 @@ cdef class _SendLoop:
         self.hosts_bytes = len(self.born_host) + len(self.store_host)
         self.host_bits = BORN_HOST_V6 if len(self.born_host) != V4_BYTES else 0
         self.host_bits |= STORE_HOST_V6 if len(self.store_host) != V4_BYTES else 0
-        self.sent, self.batched = _Properties(lookups), _Properties(lookups)
 
     cdef Py_ssize_t place_frames(self, list frames, Py_ssize_t first, unsigned char *text) except -1:
         """Place frames until one needs the reference. Return its number. `text` has room for the longest header."""
@@ -283,21 +295,21 @@ cdef class _SendLoop:
         if not self.find_target() or not self.sent.look_up(self.send.properties):
             return False
         if self.sent.is_changed:
-            self.placements = {}
-        if not 0 <= self.send.queue_id < self.sent_to.queues or text.size > self.body_bytes_max:
+            self.known.placements = {}
+        if not 0 <= self.send.queue_id < self.known.sent_to.queues or text.size > self.body_bytes_max:
             return False
         return self.place_batch(text) if self.send.is_batch else self.place_message(text)
 
     cdef bint find_target(self) except -1:
         """Look up the topic, unless it is that of the last send."""
         cdef Text topic = self.send.topic
-        if is_same(topic.at, topic.size, self.topic_known):
+        if is_same(topic.at, topic.size, self.known.topic):
             return True
         target = self.lookups.target(PyUnicode_DecodeASCII(<char *>topic.at, topic.size, NULL), self.batch)
         if target is None:
             return False
-        self.topic_known, self.sent_to = PyBytes_FromStringAndSize(<char *>topic.at, topic.size), _Stored(target)
-        self.placements = {}
+        self.known.topic, self.known.sent_to = PyBytes_FromStringAndSize(<char *>topic.at, topic.size), _Stored(target)
+        self.known.placements = {}
         return True
 
     cdef object next_offset(self, _Stored stored, queue):
@@ -312,7 +324,7 @@ cdef class _SendLoop:
         cdef Text unique = self.sent.unique
         cdef bint has_marks = False
         cdef unsigned char *at
-        cdef _Stored stored = self.sent_to
+        cdef _Stored stored = self.known.sent_to
         cdef _Placement placement
         cdef bytes key_bytes = PyBytes_FromStringAndSize(<char *>unique.at, unique.size), more = self.added
         cdef object queue, sent_queue, place, offset, entry = self.sent.code, handle = None
@@ -359,10 +371,10 @@ cdef class _SendLoop:
     cdef bint place_batch(self, Text body) except -1:
         """Write the records of a batch, and note their dispatches and one answer. Place all of them or none."""
         cdef size_t count = count_entries(body.at, body.size), entry_bytes = ENTRY_BYTES_MIN, retry_bytes = RETRY_BYTES
-        cdef size_t total = body.size + count * (self.record_bytes(self.sent_to) - entry_bytes)
+        cdef size_t total = body.size + count * (self.record_bytes(self.known.sent_to) - entry_bytes)
         cdef Py_ssize_t dispatched = len(self.dispatches)
         cdef Text topic = self.send.topic
-        cdef object queue = self.send.queue_id, offset = self.next_offset(self.sent_to, queue)
+        cdef object queue = self.send.queue_id, offset = self.next_offset(self.known.sent_to, queue)
         cdef bytes key, ids, prefix
         if count == 0 or body.size > BATCH_BYTES_MAX or self.sent.redirect is not None or self.send.sys_flag & TRANSACTION_MASK:
             return False
@@ -382,7 +394,7 @@ cdef class _SendLoop:
             ids = PyBytes_FromStringAndSize(NULL, count * (PyBytes_Size(prefix) + ID_BYTES) - 1)
             self.write_ids(bytes_of(ids), prefix, dispatched)
             self.answers.append((self.serialization, queue, key, ids, None, offset, self.send.opaque))
-        self.sent_to.next_offsets[queue] = offset + count
+        self.known.sent_to.next_offsets[queue] = offset + count
         self.out.at += total
         self.position += <int64_t>total + <int64_t>count * self.header_bytes
         return True
@@ -394,7 +406,7 @@ cdef class _SendLoop:
         cdef int64_t queue_offset = first_offset, position = self.position
         cdef unsigned char *start = self.out.at
         cdef unsigned char *at = start
-        cdef _Stored stored = self.sent_to
+        cdef _Stored stored = self.known.sent_to
         cdef _Properties batched = self.batched
         cdef object flags = self.send.sys_flag
         cdef tuple keys
@@ -429,11 +441,11 @@ cdef class _SendLoop:
 
     cdef _Placement find_placement(self, queue):
         """Return where the redirect puts messages for a queue, or None for the reference."""
-        placement = self.placements.get(queue)
+        placement = self.known.placements.get(queue)
         if placement is None:
-            found = self.lookups.placement(self.sent.redirect, self.topic_known.decode(), queue, self.sent.code, self.batch)
+            found = self.lookups.placement(self.sent.redirect, self.known.topic.decode(), queue, self.sent.code, self.batch)
             if found is not None:
-                placement = self.placements[queue] = _Placement(found)
+                placement = self.known.placements[queue] = _Placement(found)
         return placement
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from skyrocket.clock import monotonic_ms
 from skyrocket.metrics.health import Phase
 from skyrocket.nameserver.access import NameserverGuard
 from skyrocket.nameserver.broker_requests import BrokerRequests
@@ -23,7 +24,7 @@ from skyrocket.net.connection import Connection
 from skyrocket.net.descriptors import descriptor_limit, plan_descriptors
 from skyrocket.net.outside_log import OutsideLog
 from skyrocket.net.router import Router
-from skyrocket.net.server import Server, monotonic_ms
+from skyrocket.net.server import Server
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.settings.live import FollowedSettings, LiveSettings
 from skyrocket.supervised_task import SupervisedTask

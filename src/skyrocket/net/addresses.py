@@ -82,3 +82,11 @@ def client_of(host: str) -> str:
         return host
     network = int(IPv6Address(host.partition("%")[0])) >> 64 << 64
     return f"{IPv6Address(network)}/64"
+
+
+def socket_address(name: object) -> tuple[str, int]:
+    """Return the host and port of a socket name, or ("", 0)."""
+    if isinstance(name, tuple) and len(name) >= 2:
+        host: str = name[0]
+        return host.removeprefix("::ffff:"), name[1]
+    return "", 0

@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, cast
 
-from skyrocket.net.addresses import ClientAddress
+from skyrocket.net.addresses import ClientAddress, socket_address
 from skyrocket.net.errors import ConnectionLostError, RequestTimeoutError, TooManyRequestsError
 from skyrocket.net.gathered_write import rest_of, write_pieces
 from skyrocket.net.limits import NetLimits
@@ -79,6 +79,14 @@ class ConnectionOwner(Protocol):
 class Connection(asyncio.Protocol):
     """A connection. All calls happen in the event loop of its owner."""
 
+    # Not a dictionary: there may be thousands of connections, and a turn looks at most attributes of each.
+    __slots__ = (  # noqa: SIM905 — a line for each would be a page
+        "_aborted _arrived _arrived_bytes _broken _charged_bytes _charged_frames _closing _closing_ms _deadline_ms "
+        "_deadline_timer _flush_scheduled _flush_soon _handle_arrived _limits _now_ms _owner _pauses _pending _plain_descriptor "
+        "_splitter _tls _transport _turn_ends_ms _unsent _unsent_bytes address bytes_written deferred frame_since_ms "
+        "frames_read is_vip last_read_ms last_write_ms local opened_ms peer"
+    ).split()
+
     def __init__(self, owner: ConnectionOwner, *, is_vip: bool = False) -> None:
         self._owner = owner
         self.is_vip = is_vip
@@ -93,7 +101,7 @@ class Connection(asyncio.Protocol):
         self._tls: TlsLayer | None = None
         self._unsent: list[bytes | memoryview] = []
         self._unsent_bytes = 0
-        self._deferred: list[Command] = []  # requests to handle once the peer has read some responses
+        self.deferred: list[Command] = []  # requests to handle once the peer has read some responses: no fast path overtakes them
         self._flush_scheduled = False
         self._pauses = 0  # the reasons why nothing is read
         self._turn_ends_ms = 0
@@ -120,8 +128,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast("asyncio.Transport", transport)  # uvloop's transport has the methods but not the base class
         self._transport = transport
-        self.peer = _address(transport.get_extra_info("peername"))
-        self.local = _address(transport.get_extra_info("sockname"))
+        self.peer = socket_address(transport.get_extra_info("peername"))
+        self.local = socket_address(transport.get_extra_info("sockname"))
         self._plain_descriptor = None if transport.get_extra_info("sslcontext") is not None else self.descriptor
         transport.set_write_buffer_limits(high=self._limits.unwritten_high_bytes)
         self.opened_ms = self.last_read_ms = self.last_write_ms = self._owner.now_ms()
@@ -144,7 +152,16 @@ class Connection(asyncio.Protocol):
             self.close("it does not speak TLS")
             return
         if data:
-            self._split(data)
+            try:
+                frames = self._splitter.feed(data)
+            except MalformedFrameError as error:
+                frames, self._broken = error.frames, str(error)
+            if frames:
+                self.frames_read += len(frames)
+                self.frame_since_ms = None
+                self._arrived = self._arrived + frames if self._arrived else frames
+            if self._splitter.pending and self.frame_since_ms is None:
+                self.frame_since_ms = now_ms
             self._handle_arrived(self, size_bytes)
         if size_bytes >= FULL_READ_BYTES:
             self._end_turn()
@@ -152,21 +169,8 @@ class Connection(asyncio.Protocol):
     def _begins_tls(self, data: bytes) -> bool:
         """Whether the first bytes of the connection begin a TLS handshake. If so, it speaks TLS from now on."""
         if data[0] == HANDSHAKE and self._owner.tls is not None:
-            self._tls = TlsLayer(self._owner.tls)
+            self._tls, self._plain_descriptor = TlsLayer(self._owner.tls), None
         return self._tls is not None
-
-    def _split(self, data: bytes) -> None:
-        splitter = self._splitter
-        try:
-            frames = splitter.feed(data)
-        except MalformedFrameError as error:
-            frames, self._broken = error.frames, str(error)
-        if frames:
-            self.frames_read += len(frames)
-            self.frame_since_ms = None
-            self._arrived = self._arrived + frames if self._arrived else frames
-        if splitter.pending and self.frame_since_ms is None:
-            self.frame_since_ms = self.last_read_ms
 
     # --- called by the owner, for frames that arrived
 
@@ -175,11 +179,6 @@ class Connection(asyncio.Protocol):
         frames, self._arrived = self._arrived, []
         self._turn_ends_ms = self.last_read_ms + self._limits.turn_ms
         return frames
-
-    @property
-    def takes_fast_path(self) -> bool:
-        """Whether frames may take a fast path. They may not while requests before them wait."""
-        return not self._deferred
 
     def handle_frames(self, frames: list[Frame]) -> None:
         """Decode frames, and handle the requests and responses in them."""
@@ -265,7 +264,7 @@ class Connection(asyncio.Protocol):
 
     def _hand_over(self, requests: list[Command]) -> None:
         """Hand over as many requests as there is room for responses, and time in this turn. One read event may bring hundreds."""
-        requests = self._deferred + requests
+        requests = self.deferred + requests
         while requests and self._closing is None:
             requests = self._owner.requests(self, requests)
             if requests:
@@ -275,14 +274,14 @@ class Connection(asyncio.Protocol):
                 if self._owner.now_ms() >= self._turn_ends_ms:
                     self._end_turn()
                     break
-        self._deferred = requests
+        self.deferred = requests
 
     def _handle_deferred(self) -> None:
         """Go on with deferred requests, and read again when none is left and nothing else is in the way."""
-        if self._deferred and self._closing is None:
+        if self.deferred and self._closing is None:
             self._hand_over([])
             self.flush()
-        if not self._deferred or self._owner.reads_always:
+        if not self.deferred or self._owner.reads_always:
             self._resume(0)
 
     def eof_received(self) -> bool:
@@ -359,14 +358,15 @@ class Connection(asyncio.Protocol):
             return
         if isinstance(data, bytes):
             self._unsent.append(data)
-            self._unsent_bytes += len(data)
+            unsent_bytes = self._unsent_bytes + len(data)
         else:
             pieces = data if isinstance(data, list) else list(data)
             self._unsent += pieces
-            self._unsent_bytes += len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces))
-        if self._unsent_bytes > self._limits.unwritten_max_bytes:
+            unsent_bytes = self._unsent_bytes + (len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces)))
+        self._unsent_bytes = unsent_bytes
+        if unsent_bytes > self._limits.unwritten_max_bytes:
             self.abort("too many bytes were sent to it at once")
-        elif self._unsent_bytes > COLLECTED_BYTES_MAX:
+        elif unsent_bytes > COLLECTED_BYTES_MAX:
             self._write_unsent()
         elif not self._flush_scheduled:
             self._flush_scheduled = True
@@ -480,13 +480,29 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def flush(self) -> None:
-        """Write what was sent."""
+        """Write what was sent.
+
+        The answer to a client that waits for it goes to the socket at once. A transport would keep it until the end of the
+        loop's round, and count it as held for a client that does not read.
+        """
         self._flush_scheduled = False
-        pieces = self._unsent
-        if len(pieces) == 1 and self._tls is None and type(pieces[0]) is bytes:  # the answer to a client that waits for it
-            self._unsent, self._unsent_bytes = [], 0
-            self._write(pieces[0])
-        elif pieces:
+        pieces, descriptor, transport = self._unsent, self._plain_descriptor, self._transport
+        if len(pieces) == 1 and descriptor is not None and transport is not None:
+            piece = pieces[0]
+            if type(piece) is bytes and not transport.get_write_buffer_size() and not transport.is_closing():
+                try:
+                    written = os.write(descriptor, piece)
+                except OSError:
+                    written = 0  # the transport meets the error again
+                self.bytes_written += written
+                if written == self._unsent_bytes:
+                    pieces.clear()
+                    self._unsent_bytes = 0
+                    self.last_write_ms = self._now_ms()
+                    return
+                pieces[0] = memoryview(piece)[written:]
+                self._unsent_bytes -= written
+        if pieces:
             self._write_unsent()
 
     def _write_unsent(self) -> None:
@@ -531,11 +547,3 @@ class Connection(asyncio.Protocol):
             self.abort("it does not read its responses")
         elif waiting:
             self._owner.hold(self, min(waiting, size_bytes))
-
-
-def _address(name: object) -> tuple[str, int]:
-    """Return the host and port of a socket name, or ("", 0)."""
-    if isinstance(name, tuple) and len(name) >= 2:
-        host: str = name[0]
-        return host.removeprefix("::ffff:"), name[1]
-    return "", 0

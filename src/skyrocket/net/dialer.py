@@ -8,12 +8,12 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
+from skyrocket.clock import monotonic_ms
 from skyrocket.net.connection import Connection
 from skyrocket.net.errors import ConnectError
 from skyrocket.net.limits import NetLimits
 from skyrocket.net.quota import QuotaRates
 from skyrocket.net.router import Router
-from skyrocket.net.server import monotonic_ms
 from skyrocket.net.tls import renew
 from skyrocket.net.vip import NEVER_MS
 from skyrocket.protocol.command import Command
@@ -145,7 +145,7 @@ class Dialer:
         """Handle the frames at once: a client has few connections."""
         frames = connection.take_arrived()
         if frames:
-            path = self.router.fast_path(frames[0]) if connection.takes_fast_path else None
+            path = self.router.fast_path(frames[0]) if not connection.deferred else None
             handled: list[int] = []
             if path is not None:
                 path.handler([(frames, connection)], handled)

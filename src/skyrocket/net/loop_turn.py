@@ -97,6 +97,8 @@ class LoopTurn:
     def _schedule(self) -> None:
         if not self._is_scheduled and not self._is_ending:
             self._is_scheduled = True
+            if self._call_soon is call_soon:  # the loop stays the same, and asking which one runs is a system call
+                self._call_soon = asyncio.get_running_loop().call_soon
             self._call_soon(self._end_scheduled)
 
     def _end_scheduled(self) -> None:

@@ -6,10 +6,10 @@ import asyncio
 import logging
 import ssl
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from skyrocket.clock import monotonic_ms
 from skyrocket.net.addresses import AddressTable
 from skyrocket.net.connection import Connection
 from skyrocket.net.errors import NetError
@@ -32,10 +32,6 @@ log = logging.getLogger(__name__)
 outside = OutsideLog(log)
 
 REFUSED_WARNING_MS = 60_000  # between two warnings about refused connections
-
-
-def monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
 
 
 class FlowControlPolicy(Protocol):
@@ -207,20 +203,25 @@ class Server:
 
     def _handle_turn(self, connections: Sequence[Connection]) -> None:
         """Handle the frames that arrived on these connections: first those for fast paths, all together, then the others."""
-        takes_fast_path = self._choose_fast_path(connections[0])
+        is_fast = not self._draining and self._is_calm(connections[0], self.now_ms())
+        checks = self.quota is not None or self._held.share_bytes is not None
+        fast_path = self.router.fast_path
         together: dict[TurnHandler, tuple[int, list[Arrival]]] = {}
         rest: list[Arrival] = []
         for connection in connections:
             frames = connection.take_arrived()
-            path = self.router.fast_path(frames[0]) if frames and takes_fast_path(connection) else None
+            path = None
+            if is_fast and frames and not connection.deferred and not (checks and self._refusal(connection)):
+                path = fast_path(frames[0])
             if path is None:
                 rest.append((frames, connection))
                 continue
-            handler = path.handler
-            if handler in together:
-                together[handler][1].append((frames, connection))
+            _, handler, code = path
+            found = together.get(handler)
+            if found is None:
+                together[handler] = (code, [(frames, connection)])
             else:
-                together[handler] = (path.code, [(frames, connection)])
+                found[1].append((frames, connection))
         for handler, (code, arrivals) in together.items():
             rest += self._handle_together(handler, code, arrivals)
         for frames, connection in rest:
@@ -229,7 +230,8 @@ class Server:
 
     def _handle_together(self, handler: TurnHandler, code: int, arrivals: list[Arrival]) -> list[Arrival]:
         """Let a fast path handle the first frames of each connection. Return the frames that are left."""
-        began_ms, handled = self.now_ms(), list[int]()
+        began_ms = self.now_ms()
+        handled: list[int] = []
         error = failure_of(handler, arrivals, handled)
         if error is not None:
             log.error("Requests of %d connections failed unexpectedly.", len(arrivals), exc_info=error)
@@ -237,7 +239,8 @@ class Server:
                 connection.abort("a request of it failed unexpectedly")
             return []
         self._report_served(code, began_ms)
-        pairs = zip(arrivals, handled, strict=True)
+        assert len(handled) == len(arrivals)
+        pairs = zip(arrivals, handled)  # noqa: B905 — the keyword costs as much as all the rest of this call
         return [(frames[count:], connection) for (frames, connection), count in pairs if count < len(frames)]
 
     def _handle_rest(self, frames: list[Frame], connection: Connection) -> None:
@@ -247,14 +250,6 @@ class Server:
         if error is not None:
             log.error("A request from %s failed unexpectedly.", connection.peer_text, exc_info=error)
             connection.abort("a request of it failed unexpectedly")
-
-    def _choose_fast_path(self, first: Connection) -> Callable[[Connection], bool]:
-        """Return how to tell, in this turn, which connections take a fast path. `first` is any connection of the turn."""
-        if self._draining or not self._is_calm(first, self.now_ms()):
-            return _takes_no_fast_path
-        if self.quota is None and self._held.share_bytes is None:
-            return _takes_fast_path
-        return lambda connection: connection.takes_fast_path and self._refusal(connection) is None
 
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
         refusal = "The server is closing." if self._draining else self._refusal(connection)
@@ -320,11 +315,3 @@ class Server:
             self._held.check()
             renew(self.tls, now_ms)
             self.addresses.forget_quiet(now_ms)
-
-
-def _takes_fast_path(connection: Connection) -> bool:
-    return connection.takes_fast_path
-
-
-def _takes_no_fast_path(_: Connection) -> bool:
-    return False

@@ -98,10 +98,10 @@ class FrameSplitter:
             data = bytes(data)
         frames: list[Frame] = []
         consumed, self._wanted = split(data, frames, self._frame_bytes_max, self._header_bytes_max)
-        if not self._wanted:
-            length, mark = PREFIX.unpack_from(data, consumed)
-            self._break(length, mark, frames)
         if consumed < len(data):
+            if not self._wanted:
+                length, mark = PREFIX.unpack_from(data, consumed)
+                self._break(length, mark, frames)
             self.pending += data[consumed:]
         return frames
 

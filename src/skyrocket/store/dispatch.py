@@ -126,7 +126,8 @@ class CommitLogDispatcher:
             self._grown.update(self._queues.put(counted))
             if self._index is not None:
                 self._index.put(counted)
-        _, _, _, self.last_offset, _, _, self.last_timestamp, _, _ = turn[-1]
+        last = turn[-1]
+        self.last_offset, self.last_timestamp = last[3], last[6]
 
     def take_grown(self) -> list[tuple[str, int]]:
         """Return the queues that got messages since the last call: pulls that wait for them can be answered."""

@@ -65,7 +65,7 @@ class LateWrites:
         try:
             if checksums.late_bytes >= CHECKSUMS_LATE_BYTES_MAX:
                 checksums.write_late()
-            if index is not None and index.late_bytes >= INDEX_LATE_BYTES_MAX:
+            if index is not None and len(index.late) >= INDEX_LATE_BYTES_MAX:
                 index.write_late()
             if queues.crowded:
                 queues.write_crowded()

@@ -250,8 +250,8 @@ class MessageStore:
         if self._dispatcher.end < self.horizon.confirmed:
             self.dispatch()
         timestamp = max(now_ms, self.last_timestamp)  # store times never go back: searches by time rely on it
-        header_bytes = self.log.framing.header_bytes
-        return AppendPosition(self.log.end + header_bytes, self.log.room_bytes, timestamp, header_bytes)
+        log, header_bytes = self.log, self.log.framing.header_bytes
+        return tuple.__new__(AppendPosition, (log.end + header_bytes, log.room_bytes(), timestamp, header_bytes))
 
     def append_encoded(
         self, opening: AppendPosition, data: bytes, dispatches: Sequence[DispatchFields], taken: dict[tuple[str, int], int]

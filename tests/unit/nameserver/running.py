@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from skyrocket.clock import monotonic_ms
 from skyrocket.nameserver.nameserver import Nameserver
 from skyrocket.nameserver.settings import NameserverSettings
-from skyrocket.net.server import monotonic_ms
 from skyrocket.protocol.bodies import RegisterBrokerBody, TopicConfig
 from skyrocket.protocol.broker_registration import encode_registration
 from skyrocket.protocol.command import Command, CommandDecoder, encode_command

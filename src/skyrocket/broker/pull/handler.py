@@ -185,8 +185,9 @@ class PullHandler:
     def on_queue_growth(self, topic: str, queue_id: int) -> None:
         """Answer the pulls that wait for the new messages of a queue."""
         queue = self._store.queues.get(topic, queue_id)
-        if queue is not None:
-            self._finish_ready(self._waiting.take_ready(topic, queue_id, queue.max_offset))
+        ready = None if queue is None else self._waiting.take_ready(topic, queue_id, queue.max_offset)
+        if ready:
+            self._finish_ready(ready)
 
     def check_time(self, now_ms: int) -> None:
         """Answer the pulls whose time is up, and check the others every RECHECK_MS, a slice of them at each call."""

@@ -30,6 +30,7 @@ class SendBatch:
         "contribution",
         "dispatches",
         "header_bytes",
+        "known",
         "next_offsets",
         "parts",
         "position",
@@ -59,11 +60,13 @@ class SendBatch:
         self.targets: dict[str, TargetTopic] = {}  # topics that producers sent to
         self.redirect_targets: dict[str, TargetTopic] = {}  # system topics, which producers may not send to
         self.next_offsets: dict[str, dict[int, int]] = {}  # after this batch, by topic and queue id
+        self.known: object = None  # what the compiled loop has looked up for this batch
         self.contribution: Contribution | None = None  # begun at the first frame that a contributor claims
 
     def target(self, topic: str, queues: int) -> TargetTopic:
         magic = magic_for(topic)
-        return TargetTopic(topic, queues, magic, topic_field(topic, magic), self.next_offsets.setdefault(topic, {}))
+        fields = (topic, queues, magic, topic_field(topic, magic), self.next_offsets.setdefault(topic, {}))
+        return tuple.__new__(TargetTopic, fields)  # in half the time of its constructor
 
     def readdress(self, requests: list[ReaddressRequest]) -> bool:
         """Copy records of the log behind the records so far, each under its new address.

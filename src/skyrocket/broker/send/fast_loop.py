@@ -275,9 +275,6 @@ def _place_run(frames: list[Frame], first: int, batch: SendBatch, terms: BatchTe
 place_run = twin("send_loop", _place_run)
 
 
-def place_sends(frames: list[Frame], batch: SendBatch, terms: BatchTerms, lookups: SendLookups) -> int:
-    """Put the first frames into the batch: as many as are for the fast path and fit into the segment. Return how many."""
-    number = place_run(frames, 0, batch, terms, lookups)
-    if number < len(frames) and place_run is not _place_run:
-        number = _place_run(frames, number, batch, terms, lookups)
-    return number
+def place_rest(frames: list[Frame], first: int, batch: SendBatch, terms: BatchTerms, lookups: SendLookups) -> int:
+    """Go on with the reference where `place_run` has stopped: it reads headers that the compiled twin leaves to it."""
+    return first if place_run is _place_run else _place_run(frames, first, batch, terms, lookups)

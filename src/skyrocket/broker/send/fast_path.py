@@ -19,9 +19,9 @@ from typing import Final
 
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.send.batch import SendBatch, TargetTopic
-from skyrocket.broker.send.fast_loop import BatchTerms, MessageProfile, Placement, place_sends
+from skyrocket.broker.send.fast_loop import BatchTerms, MessageProfile, Placement, place_rest, place_run
 from skyrocket.broker.send.redirects import FastRedirect
-from skyrocket.broker.send.responses import send_responses
+from skyrocket.broker.send.responses import fill_frames, response_pieces
 from skyrocket.broker.send.validation import added_properties
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.router import Arrival, Router
@@ -82,7 +82,7 @@ class SendFastPath:
         self._contributors = context.contributors
         self._settings = context.settings
         self._store_host = context.store_host
-        self._id_prefix = context.store_host.hex().upper()
+        self._id_prefix = context.store_host.hex().upper().encode()
         self._wall_ms = context.wall_ms
         self._on_appended = context.on_appended
         self._counters = context.counters
@@ -140,12 +140,18 @@ class SendFastPath:
         self._drop_old_profiles(settings)
         if self._added_for is not settings:
             self._added_for, self._added = settings, encode_properties(added_properties(settings))
-        contributor, handled, answers_end = self._contributors.of_frames, [], []
+        rest = (self._store_host, settings.max_message_bytes, self._added, self._contributors.of_frames)
+        handled, answers_end, answers, new = (
+            [],
+            [],
+            batch.answers,
+            tuple.__new__,
+        )  # makes a named tuple in half the time of its constructor
         for frames, connection in arrivals:
-            born_host = pack_host(*connection.peer)
-            terms = BatchTerms(born_host, self._store_host, settings.max_message_bytes, self._added, contributor)
-            handled.append(place_sends(frames, batch, terms, self))
-            answers_end.append(len(batch.answers))
+            terms = new(BatchTerms, (pack_host(*connection.peer), *rest))
+            count = place_run(frames, 0, batch, terms, self)
+            handled.append(count if count == len(frames) else place_rest(frames, count, batch, terms, self))
+            answers_end.append(len(answers))
             if batch.contribution is not None:
                 batch.contribution.attribute(connection)
         return handled, answers_end
@@ -154,8 +160,9 @@ class SendFastPath:
 
     def target(self, topic: str, batch: SendBatch) -> TargetTopic | None:
         """Return the topic's facts for this batch. None sends its messages to the general path."""
-        if topic in batch.targets:
-            return batch.targets[topic]
+        known = batch.targets.get(topic)
+        if known is not None:
+            return known
         config, settings = self._topics.get(topic), self._settings()
         if config is None or not settings.permission & config.perm & PERM_WRITE:
             return None
@@ -209,9 +216,9 @@ class SendFastPath:
     # --- answers
 
     def _answer(self, arrivals: Sequence[Arrival], batch: SendBatch, answers_end: list[int], settings: BrokerSettings) -> None:
-        appended, region, trace_on, first = self._store.horizon.appended, settings.region_id, settings.trace_on, 0
-        for (_, connection), end in zip(arrivals, answers_end, strict=True):
+        json, binary = response_pieces(settings.region_id, settings.trace_on)
+        appended, rows, prefix, send, first = self._store.horizon.appended, batch.answers, self._id_prefix, self._answers.send, 0
+        for number, end in enumerate(answers_end):
             if end > first:
-                answer = send_responses(batch.answers[first:end], self._id_prefix, region, trace_on)
-                self._answers.send(appended, connection, answer)
+                send(appended, arrivals[number][1], fill_frames(rows[first:end], prefix, json, binary))
                 first = end

@@ -83,16 +83,17 @@ def send_response(
     return _json_frame(row, message_id, _json_pieces(region, trace_on))
 
 
-def send_responses(rows: Sequence[AnswerRow], id_prefix: str, region: str, trace_on: bool) -> bytes:
-    """Encode the SUCCESS responses to many sends.
-
-    `id_prefix` is the store host in hexadecimal, with which every offset id of this broker begins.
-    """
-    return fill_frames(rows, id_prefix.encode(), _json_pieces(region, trace_on), _binary_pieces(region, trace_on))
+@lru_cache(maxsize=16)
+def response_pieces(region: str, trace_on: bool) -> tuple[Pieces, Pieces]:
+    """Return the pieces of SUCCESS responses in JSON and in binary, for `fill_frames`."""
+    return _json_pieces(region, trace_on), _binary_pieces(region, trace_on)
 
 
 def _fill_frames(rows: Sequence[AnswerRow], id_prefix: bytes, json: Pieces, binary: Pieces) -> bytes:
-    """Encode one frame for each row, with its values between the pieces."""
+    """Encode the SUCCESS responses to many sends: one frame for each row, with its values between the pieces.
+
+    `id_prefix` is the store host in hexadecimal, with which every offset id of this broker begins.
+    """
     frames = []
     for row in rows:
         place = row[3]

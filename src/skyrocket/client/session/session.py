@@ -40,11 +40,11 @@ from skyrocket.client.session.nameservers import NameserverRotation, fetch_names
 from skyrocket.client.session.pending_replies import PendingReplies
 from skyrocket.client.session.reconnects import ReconnectBackoff
 from skyrocket.client.session.routes import Route, RouteCache, limit_queues
+from skyrocket.clock import monotonic_ms
 from skyrocket.net import errors as net
 from skyrocket.net.connection import Connection
 from skyrocket.net.dialer import FRAMES_BEFORE_FIRST_ANSWER, Dialer
 from skyrocket.net.router import Router
-from skyrocket.net.server import monotonic_ms
 from skyrocket.protocol.bodies import TopicRouteData
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import decode, encode

@@ -39,13 +39,13 @@ class Index:
         self._reads = reads or ColdReads()
         self._open: list[IndexFile] = []
         self._opened = OpenFiles(files, _OPEN_FILES_MAX)  # of files at rest: only the newest file is held open
-        self._late = bytearray()  # packed keys that are not in a file yet
+        self.late = bytearray()  # packed keys that are not in a file yet; only the index itself changes them
 
     @property
     def last_offset(self) -> int:
         """The physical offset of the newest indexed message; -1 when the index is empty."""
-        if self._late:
-            return int(KEY.unpack_from(self._late, len(self._late) - KEY.size)[1])
+        if self.late:
+            return int(KEY.unpack_from(self.late, len(self.late) - KEY.size)[1])
         for file in reversed(self._open):
             if not file.is_empty:
                 return file.last_offset
@@ -54,8 +54,8 @@ class Index:
     @property
     def last_timestamp(self) -> int:
         """The store time of the newest indexed message; 0 when the index is empty."""
-        if self._late:
-            return int(KEY.unpack_from(self._late, len(self._late) - KEY.size)[2])
+        if self.late:
+            return int(KEY.unpack_from(self.late, len(self.late) - KEY.size)[2])
         return self.written_timestamp
 
     @property
@@ -79,16 +79,12 @@ class Index:
 
     def put(self, dispatches: Sequence[DispatchFields]) -> None:
         """Add messages to the index, in memory. Messages that it already has are skipped."""
-        packed = pack_keys(dispatches, self.last_offset)
-        self._late += packed
-
-    @property
-    def late_bytes(self) -> int:
-        return len(self._late)
+        late = self.late
+        late += pack_keys(dispatches, KEY.unpack_from(late, len(late) - KEY.size)[1] if late else self.last_offset)
 
     def write_late(self) -> None:
         """Write the keys that are only in memory. After an error, those that are left stay there for the next call."""
-        late = self._late
+        late = self.late
         try:
             while late:
                 file = self._file_for(KEY.unpack_from(late)[2])
@@ -158,7 +154,7 @@ class Index:
         Files may be added and expire meanwhile, and keys in memory may be written.
         """
         hashed = hash_key(topic, key)
-        late, files = bytes(self._late), self._open.copy()
+        late, files = bytes(self.late), self._open.copy()
         for key_hash, physical_offset, timestamp in reversed(list(KEY.iter_unpack(late))):
             yield physical_offset if key_hash == hashed and begin_ms <= timestamp <= end_ms else NO_MATCH
         for file in reversed(files):

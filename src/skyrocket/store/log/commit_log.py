@@ -125,7 +125,6 @@ class CommitLog:
     def _number(self, written: Sequence[WrittenRun]) -> None:
         """Fill in the headers in front of new records."""
 
-    @property
     def room_bytes(self) -> int:
         """How many bytes from the place of the next record on fit into the current segment, with the blank that follows the last.
 
@@ -140,8 +139,8 @@ class CommitLog:
         `data` holds the records without the headers in front of them; the offsets leave room for those.
         """
         data = self._frame(data, offsets)
-        assert len(data) <= self.room_bytes + self.framing.header_bytes
-        written = WrittenRun(self.end, data, offsets, self.end + len(data))
+        assert len(data) <= self.room_bytes() + self.framing.header_bytes
+        written = tuple.__new__(WrittenRun, (self.end, data, offsets, self.end + len(data)))
         self._write([written], len(offsets))
         return written
 
@@ -167,15 +166,16 @@ class CommitLog:
     def _write(self, written: Sequence[WrittenRun], count: int) -> None:
         began_s = 0.0 if self.on_written is None else perf_counter()
         try:
-            self.scrub()
-            for run in written:
-                file = self._file_for(run.start)
-                self._scrub.append((run.start, len(run.data)))
-                file.write(run.start % self.segments.segment_bytes, run.data)
+            if self._scrub:
+                self.scrub()
+            for start, data, _, _ in written:
+                file = self._file_for(start)
+                self._scrub.append((start, len(data)))
+                file.write(start % self.segments.segment_bytes, data)
         except OSError as error:
             raise store_error(f"appending {count} messages to the commit log", error) from error
         self._scrub.clear()
-        self.end = written[-1].start + len(written[-1].data)
+        self.end = start + len(data)
         if self.on_written is not None:
             self.on_written(perf_counter() - began_s)
         self._create_next_ahead()

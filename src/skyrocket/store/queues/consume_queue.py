@@ -51,7 +51,7 @@ class ConsumeQueue:
         self.min_offset = 0
         self.max_offset = 0  # the queue offset of the next entry
         self.written_offset = 0  # entries from here on are only in memory
-        self._late = bytearray()  # these entries, packed
+        self.late = bytearray()  # these entries, packed; only the queue itself changes them
         self.rewrites = 0  # counts changes of entries that may have been read
 
     @property
@@ -119,7 +119,7 @@ class ConsumeQueue:
             return b""
         late_at = (queue_offset - self.written_offset) * ENTRY_BYTES
         if late_at >= 0:
-            return bytes(self._late[late_at : late_at + count * ENTRY_BYTES])
+            return bytes(self.late[late_at : late_at + count * ENTRY_BYTES])
         at = queue_offset * ENTRY_BYTES
         start = self._segments.start_of(at)
         if start is None:
@@ -129,7 +129,7 @@ class ConsumeQueue:
             packed = self._reads.read(self._segments.file(start), at - start, min(size, -late_at))
         except OSError as error:
             raise store_error(f"reading {self.directory}", error) from error
-        return packed + self._late[: size + late_at] if size > -late_at else packed
+        return packed + self.late[: size + late_at] if size > -late_at else packed
 
     def entry(self, queue_offset: int) -> QueueEntry | None:
         packed = self.read(queue_offset, 1)
@@ -152,7 +152,7 @@ class ConsumeQueue:
         record's own queue offset and skips the entry; Apache's delivers the next message twice.
         """
         if queue_offset == self.max_offset:  # nearly always
-            self._late += entries
+            self.late += entries
             self.max_offset = queue_offset + len(entries) // ENTRY_BYTES
             return len(entries)
         if self.max_offset == 0 and queue_offset > 0 and (not self._segments.starts or self._segments.start > 0):
@@ -161,13 +161,9 @@ class ConsumeQueue:
         if known >= count:
             return 0
         packed = entries[known * ENTRY_BYTES :] if known >= 0 else entries[:ENTRY_BYTES] * -known + entries
-        self._late += packed
+        self.late += packed
         self.max_offset = queue_offset + count
         return len(packed)
-
-    @property
-    def late_bytes(self) -> int:
-        return len(self._late)
 
     @property
     def needs_file(self) -> bool:
@@ -176,14 +172,14 @@ class ConsumeQueue:
 
     def write_late(self) -> None:
         """Write the entries that are only in memory. After an error they stay there for the next call."""
-        if not self._late:
+        if not self.late:
             return
         try:
-            self._write(self.written_offset * ENTRY_BYTES, bytes(self._late))
+            self._write(self.written_offset * ENTRY_BYTES, bytes(self.late))
         except OSError as error:
             raise store_error(f"writing {self.directory}", error) from error
         self.written_offset = self.max_offset
-        self._late.clear()
+        self.late.clear()
 
     def replace(self, queue_offset: int, packed: bytes) -> None:
         """Overwrite one entry that was wrong."""
@@ -191,7 +187,7 @@ class ConsumeQueue:
         self.rewrites += 1
         if queue_offset >= self.written_offset:
             at = (queue_offset - self.written_offset) * ENTRY_BYTES
-            self._late[at : at + ENTRY_BYTES] = packed
+            self.late[at : at + ENTRY_BYTES] = packed
             return
         try:
             self._write(queue_offset * ENTRY_BYTES, packed)
@@ -233,7 +229,7 @@ class ConsumeQueue:
 
     def truncate(self, queue_offset: int) -> None:
         """Delete the entries from `queue_offset` on, and write zeros in their place."""
-        assert not self._late, "recovery writes entries before it truncates a queue"
+        assert not self.late, "recovery writes entries before it truncates a queue"
         self.rewrites += 1
         at = queue_offset * ENTRY_BYTES
         if at < self._segments.start:
@@ -252,7 +248,7 @@ class ConsumeQueue:
 
     def has_late_before(self, log_start: int) -> bool:
         """Whether an entry that is only in memory belongs to a message before `log_start`."""
-        return bool(self._late) and ENTRY.unpack_from(self._late)[0] < log_start
+        return bool(self.late) and ENTRY.unpack_from(self.late)[0] < log_start
 
     def expire(self, log_start: int) -> list[ExpiredFile]:
         """Raise the minimum offset to the first message at or behind `log_start`. Return the files that lie before it."""
@@ -295,5 +291,5 @@ class ConsumeQueue:
 
     def _reset(self) -> None:
         self.rewrites += 1
-        self._late.clear()
+        self.late.clear()
         self.min_offset = self.max_offset = self.written_offset = 0

@@ -189,7 +189,7 @@ class ConsumeQueues:
         added = queue.append(queue_offset, packed)
         if added:
             self.late_bytes += added
-            late_bytes = queue.late_bytes
+            late_bytes = len(queue.late)
             if late_bytes == added:
                 self._late[queue] = None
             if late_bytes >= QUEUE_LATE_BYTES_MAX:
@@ -239,13 +239,13 @@ class ConsumeQueues:
             self._write_late(queue)
 
     def _write_late(self, queue: ConsumeQueue) -> None:
-        late_bytes = queue.late_bytes
+        late_bytes = len(queue.late)
         queue.write_late()
         self.late_bytes -= late_bytes
         self._forget_late(queue)
 
     def _forget_late(self, queue: ConsumeQueue) -> None:
-        self.late_bytes -= queue.late_bytes
+        self.late_bytes -= len(queue.late)
         self._late.pop(queue, None)
         self.crowded.pop(queue, None)
 

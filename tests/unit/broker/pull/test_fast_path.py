@@ -279,7 +279,7 @@ def test_peer_that_does_not_read_gets_no_more_responses():
     parts.transport.get_write_buffer_size = lambda: len(parts.transport.written)  # type: ignore[method-assign]
     parts.connection.data_received(b"".join(a_pull(at, at % 40) + a_pull(at + 1, at % 40, queue_id=1) for at in range(0, 80, 2)))
     assert len(parts.transport.written) < 80_000
-    assert parts.connection._deferred
+    assert parts.connection.deferred
 
 
 def test_unreadable_log_is_answered_by_the_general_path(monkeypatch: pytest.MonkeyPatch):

@@ -306,8 +306,8 @@ async def test_sends_and_committed_messages_of_one_queue_have_consecutive_offset
 async def test_a_committed_message_that_does_not_fit_into_the_segment_goes_into_the_next():
     parts = SendParts(fast=True)
     (one,) = await halves(parts, 1, padding=bytes(3000))
-    while parts.store.log.room_bytes > 2000:
-        await parts.read(a_frame(9, bytes(min(parts.store.log.room_bytes - 1000, 3000))))
+    while parts.store.log.room_bytes() > 2000:
+        await parts.read(a_frame(9, bytes(min(parts.store.log.room_bytes() - 1000, 3000))))
     segments = len(parts.store.log.segments.starts)
     await parts.read(an_end(one))
     assert len(parts.store.log.segments.starts) == segments + 1

@@ -139,7 +139,7 @@ def test_full_disk_neither_loses_nor_duplicates_a_key(nth: int, kind: str):
         index.write_late()
     assert find(index, "a") == [500, 400, 300, 200, 100, 50], "those that could not be written are found in memory"
     put(index, [a_dispatch(500, "a", "b"), a_dispatch(600, "a")])
-    assert index.late_bytes == 0
+    assert not index.late
     assert find(index, "a") == [600, 500, 400, 300, 200, 100, 50]
     assert find(index, "b") == [500, 400, 300, 200, 100]
 
@@ -152,7 +152,7 @@ def test_keys_in_memory_and_in_files_are_found_as_one(written: int):
         put(index, dispatches[:written])
     index.put(dispatches[written:])
     files = len(disk.names("index"))
-    assert index.late_bytes == (9 - written) * 2 * KEY.size
+    assert len(index.late) == (9 - written) * 2 * KEY.size
     assert find(index, "a") == [n * 100 for n in range(9, 0, -1)]
     assert [find(index, f"k{n}") for n in range(1, 10)] == [[n * 100] for n in range(1, 10)]
     assert set(find(index, "a", START_MS + 3000, START_MS + 8000)) >= {300, 400, 500, 600, 700, 800}

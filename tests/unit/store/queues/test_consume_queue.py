@@ -146,7 +146,7 @@ def test_a_failed_late_write_loses_nothing_and_can_be_repeated():
 def test_a_reader_sees_entries_in_files_and_in_memory_as_one(written: int):
     queue, whole = filled(SimulatedDisk(), written), filled(SimulatedDisk(), 12)
     queue.append(written, b"".join(entry(number) for number in range(written, 12)))
-    assert (queue.written_offset, queue.max_offset, queue.late_bytes) == (written, 12, (12 - written) * 20)
+    assert (queue.written_offset, queue.max_offset, len(queue.late)) == (written, 12, (12 - written) * 20)
     for at in range(13):
         assert queue.entry(at) == whole.entry(at)
         for count in range(1, 6):
