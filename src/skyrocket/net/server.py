@@ -236,7 +236,9 @@ class Server:
             for _, connection in arrivals:
                 connection.abort("a request of it failed unexpectedly")
             return []
-        self._report_served(code, began_ms)
+        now_ms = self._report_served(code, began_ms)
+        if self.router.responses is not None:
+            self.router.responses.record_turn_path(code, sum(handled), now_ms - arrivals[0][1].last_read_ms)
         pairs = zip(arrivals, handled, strict=True)
         return [(frames[count:], connection) for (frames, connection), count in pairs if count < len(frames)]
 
@@ -289,13 +291,15 @@ class Server:
         if self.flow_control is not None:
             self.flow_control.record_round(late_ms, worked_ms, now_ms)
 
-    def _report_served(self, code: int, began_ms: int) -> None:
+    def _report_served(self, code: int, began_ms: int) -> int:
+        """Report that requests were handled. Return the time now."""
         now_ms = self.now_ms()
         if now_ms - began_ms >= self._slow_ms:
             name = REQUESTS[code].name if code in REQUESTS else code
             outside.warning("Requests of one read took %d ms. The first one is %s.", now_ms - began_ms, name)
         if self.flow_control is not None:
             self.flow_control.record_served(code, now_ms - began_ms, now_ms)
+        return now_ms
 
     def _refuse_late(self, connection: Connection, commands: list[Command], now_ms: int) -> list[Command]:
         """Refuse the requests that waited too long, and return the others."""
