@@ -143,7 +143,7 @@ class Router:
         key = _header_key(start, is_binary=not start.startswith(b"{"))
         assert key, f"{start!r} is too short for the start of a header"
         assert key not in self._fast_paths, f"headers that begin with {key!r} have a fast path"
-        self._fast_paths[key] = FastPathRow(start, self._behind_guard(handler), code)
+        self._fast_paths[key] = FastPathRow(start, self._behind_guard(handler), int(code))
 
     def set_guard(self, guard: RequestGuard) -> None:
         """Let a guard decide about every request from now on. Without one, requests cost nothing more."""

@@ -33,7 +33,7 @@ RPC_LATENCY: Final = histogram(
 BOUNDS_MS: Final = (1, 3, 5, 7, 10, 100, 1_000, 2_000, 3_000)
 AWAITED_MAX: Final = 10_000  # turns whose answers wait; further ones count at once
 TIMES_MAX: Final = 1_024  # different times of turns, before they are sorted into histograms
-_PULLS: Final = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
+_PULLS: Final = frozenset({int(RequestCode.PULL_MESSAGE), int(RequestCode.LITE_PULL_MESSAGE)})
 _RESPONSES: Final = {int(each): each.name.lower() for each in ResponseCode}
 _UNKNOWN: Final = -1
 
@@ -68,25 +68,28 @@ class RpcLatency:
     # --- told by server, router and pulls
 
     def record_turn_path(self, code: int, count: int, took_ms: int) -> None:
-        """Record requests that a fast path has handled in a turn. That of pulls tells of its own (`record_answered`)."""
-        if code not in _PULLS:
-            self._record_served(code, count, took_ms)
+        """Record requests that a fast path has handled in a turn. That of pulls tells of its own (`record_answered`).
 
-    def record_group(self, code: int, count: int, arrived_ms: int) -> None:
-        """Record requests of one read event, as `record_turn_path` does."""
-        self._record_served(code, count, self._now_ms() - arrived_ms)
-
-    def _record_served(self, code: int, count: int, took_ms: int) -> None:
-        """Record requests whose answers leave as soon as what was appended for them is confirmed."""
+        Answers leave as soon as what was appended for them is confirmed. This is called in every turn, and calls nothing in most.
+        """
+        if code in _PULLS:
+            return
         horizon = self._horizon
         if horizon.confirmed < horizon.appended and len(self._awaited) < AWAITED_MAX:
             self._awaited.append(_AwaitedTurn(horizon.appended, code, count, self._now_ms() - took_ms))
-        else:
+            return
+        try:
+            self._of_turns[code, took_ms] += count
+        except KeyError:
             self.record_answered(code, count, took_ms)
+
+    def record_group(self, code: int, count: int, arrived_ms: int) -> None:
+        """Record requests of one read event, as `record_turn_path` does."""
+        self.record_turn_path(int(code), count, self._now_ms() - arrived_ms)
 
     def record_answered(self, code: int, count: int, took_ms: int) -> None:
         """Record successes of a turn."""
-        times, key = self._of_turns, (code, took_ms)
+        times, key = self._of_turns, (int(code), took_ms)  # numbers: the hash of an enum's member takes a call
         times[key] = times.get(key, 0) + count
         if len(times) > TIMES_MAX:
             self._sort_turns()

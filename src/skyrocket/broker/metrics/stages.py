@@ -6,12 +6,12 @@
 
 | stage     | observed                         | from … to                                                                   |
 |-----------|----------------------------------|-----------------------------------------------------------------------------|
-| queue     | one turn of the loop in eight    | the first request of the turn was read … its requests are handled           |
-| append    | one turn of the loop in eight    | the first write of records to the commit log from then on                   |
+| queue     | one turn of the loop in sixteen  | the first request of the turn was read … its requests are handled           |
+| append    | one turn of the loop in sixteen  | the first write of records to the commit log from then on                   |
 | flush     | every flush                      | the flush was asked of its thread … the loop knows that it is done          |
 | replicate | one append in eight              | the append … as many copies as the promise needs have it                    |
 | park      | every group of released answers  | the oldest of the answers was parked … all are sent                         |
-| answer    | one turn of the loop in eight    | the requests of the turn are handled … the answers are written to the sockets |
+| answer    | one turn of the loop in sixteen  | the requests of the turn are handled … the answers are written to the sockets |
 """
 
 from __future__ import annotations
