@@ -241,7 +241,7 @@ class Router:
         for command in commands:
             if not command.is_oneway:
                 connection.send_command(command.response(code, remark=remark))
-            self._observe(command, code, connection.last_read_ms)
+            self._observe(command, code, connection)
 
     def refuse(self, connection: Connection, command: Command, error: Exception) -> None:
         """Answer a request with an error's response code and text. A oneway request gets no answer."""
@@ -249,10 +249,12 @@ class Router:
         if not command.is_oneway:
             connection.send_command(response)
         self._refused += 1
-        self._observe(command, response.code, connection.last_read_ms)
+        self._observe(command, response.code, connection)
 
-    def _observe(self, command: Command, response: int, arrived_ms: int) -> None:
+    def _observe(self, command: Command, response: int, connection: Connection, arrived_ms: int | None = None) -> None:
+        """Tell the observer of an answer. `arrived_ms` is when the request was read, if others were read since."""
         if self.responses is not None:
+            arrived_ms = connection.last_read_ms if arrived_ms is None else arrived_ms
             self.responses.record_response(command.code, response, arrived_ms, is_oneway=command.is_oneway)
 
     def _handle_one(self, connection: Connection, command: Command) -> None:
@@ -269,7 +271,7 @@ class Router:
         if asyncio.iscoroutine(answer):
             self._start_task(connection, command, answer)
         else:
-            self._send(connection, command, answer, connection.last_read_ms)
+            self._send(connection, command, answer)
 
     def error_response(self, command: Command, error: Exception) -> Command:
         """Return the response for an error, by the table of error codes."""
@@ -278,9 +280,9 @@ class Router:
         code = next((code for kind, code in reversed(self._errors.items()) if isinstance(error, kind)), ResponseCode.SYSTEM_ERROR)
         return command.response(code, remark=str(error))
 
-    def _send(self, connection: Connection, command: Command, answer: Answer, arrived_ms: int) -> None:
+    def _send(self, connection: Connection, command: Command, answer: Answer, arrived_ms: int | None = None) -> None:
         if isinstance(answer, Command):  # a handler that returns bytes tells the observer itself
-            self._observe(command, answer.code, arrived_ms)
+            self._observe(command, answer.code, connection, arrived_ms)
         if answer is None or command.is_oneway:
             return
         connection.send(encode_command(answer) if isinstance(answer, Command) else answer)
@@ -303,7 +305,7 @@ class Router:
             self.refuse(connection, command, error)
 
     async def _finish(self, connection: Connection, command: Command, coroutine: Coroutine[Any, Any, Answer]) -> None:
-        arrived_ms = connection.last_read_ms
+        arrived_ms = None if self.responses is None else connection.last_read_ms
         try:
             answer = await coroutine
         except self._caught as error:
