@@ -73,8 +73,8 @@ class RequestGuard(Protocol):
 class ResponseObserver(Protocol):
     """Is told of answers, and how long requests took. Times are those of the connections' clock, in milliseconds."""
 
-    def record_turn_path(self, code: int, count: int, took_ms: int) -> None:
-        """A fast path has handled requests of a turn."""
+    def record_turn(self, code: int, count: int, took_ms: int) -> None:
+        """A fast path has handled requests of a turn. Their answers may wait, as below."""
 
     def record_group(self, code: int, count: int, arrived_ms: int) -> None:
         """Requests of one read event were handled. Their answers may wait until what was appended for them is confirmed."""

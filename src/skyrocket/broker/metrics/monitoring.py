@@ -15,7 +15,7 @@ from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.metrics.connections import ConnectionMetrics
 from skyrocket.broker.metrics.lag import LagMetrics
 from skyrocket.broker.metrics.replicas import ReplicaMetrics
-from skyrocket.broker.metrics.rpc_latency import RpcLatency
+from skyrocket.broker.metrics.rpc_latency import TIMES_MAX, RpcLatency
 from skyrocket.broker.metrics.stages import StageTimes
 from skyrocket.broker.metrics.storage import StorageMetrics
 from skyrocket.broker.metrics.traffic import TrafficMetrics
@@ -59,7 +59,14 @@ class BrokerMonitoring(Monitoring):
             self.stages.record_parked(waited_ms)
             rpc.record_released()
 
+        def on_round() -> None:
+            if len(rpc.turns) > TIMES_MAX:
+                rpc.take_turns()
+            server.served_turns = rpc.notes()
+
         context.answers.on_released = on_released
+        self.stages.on_round = on_round
+        server.served_turns = rpc.notes()
         self.health.reasons.append(lambda: self._store.refusal)
         process, lag, storage = ProcessFigures(), LagMetrics(context), StorageMetrics(context)
         connections = ConnectionMetrics(context, lambda: len(server.connections), waiting_pulls)

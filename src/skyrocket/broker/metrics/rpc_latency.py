@@ -1,8 +1,10 @@
 """How long requests took, from their read event until their answer, by request and response: RocketMQ 5's `rocketmq_rpc_latency`.
 
-    a turn of a fast path        all of its requests together, by the clock readings that the server takes anyway
+    a turn of a fast path        all of its requests together, by the clock readings that the server takes anyway. Where
+                                 nothing has to be confirmed, the server counts them by code and milliseconds in one table, and
+                                 calls nobody: in a turn of one request, a call into cold memory costs 2 %
     other requests               one by one, when the answer is sent
-    answers that wait            when the horizon has passed them: the server counts them with the turn, and they wait here
+    answers that wait            when the horizon has passed them; until then their turns are kept here
 
 Milliseconds, as Apache's. Sends of one turn count as the kind of request that its first frame is. Requests that this broker does
 not know count as one kind, whatever their number: strangers choose it.
@@ -17,6 +19,7 @@ from typing import Final, NamedTuple
 from skyrocket.metrics.family import Measured, histogram
 from skyrocket.metrics.histogram import Histogram
 from skyrocket.metrics.series_limit import OTHER
+from skyrocket.net.server import SERVED_MS_BITS, ServedTurns
 from skyrocket.protocol.requests import REQUESTS, RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.horizon import Horizon
@@ -32,7 +35,7 @@ RPC_LATENCY: Final = histogram(
 )
 BOUNDS_MS: Final = (1, 3, 5, 7, 10, 100, 1_000, 2_000, 3_000)
 AWAITED_MAX: Final = 10_000  # turns whose answers wait; further ones count at once
-TIMES_MAX: Final = 1_024  # different times of turns, before they are sorted into histograms
+TIMES_MAX: Final = 256  # different times of turns, before they are sorted into histograms
 _PULLS: Final = frozenset({int(RequestCode.PULL_MESSAGE), int(RequestCode.LITE_PULL_MESSAGE)})
 _RESPONSES: Final = {int(each): each.name.lower() for each in ResponseCode}
 _UNKNOWN: Final = -1
@@ -62,37 +65,42 @@ class RpcLatency:
         self._horizon = horizon
         self._now_ms = now_ms
         self._times: dict[_Kind, Histogram] = {}
-        self._of_turns: dict[tuple[int, int], int] = {}  # how many requests of a code took so many milliseconds
+        self.turns: ServedTurns = {}  # the server adds them
         self._awaited: deque[_AwaitedTurn] = deque()
 
     # --- told by server, router and pulls
 
-    def record_turn_path(self, code: int, count: int, took_ms: int) -> None:
-        """Record requests that a fast path has handled in a turn. That of pulls tells of its own (`record_answered`).
+    def take_turns(self) -> None:
+        """Record the turns that the server has noted since the last call: their answers have left."""
+        for kind, count in self.turns.items():
+            code, took_ms = kind >> SERVED_MS_BITS, kind & (1 << SERVED_MS_BITS) - 1
+            if count and code not in _PULLS:
+                self.record_answered(code, count, took_ms)
+        self.turns.clear()
 
-        Answers leave as soon as what was appended for them is confirmed. This is called in every turn, and calls nothing in most.
+    def notes(self) -> ServedTurns | None:
+        """Return the table for the server's notes; None while answers wait, and it has to tell of each turn."""
+        return self.turns if self._horizon.confirms_at_once else None
+
+    def record_group(self, code: int, count: int, arrived_ms: int) -> None:
+        self.record_turn(code, count, self._now_ms() - arrived_ms)
+
+    def record_turn(self, code: int, count: int, took_ms: int) -> None:
+        """Record requests whose answers leave as soon as what was appended for them is confirmed.
+
+        The fast path of pulls tells of its own (`record_answered`).
         """
         if code in _PULLS:
             return
         horizon = self._horizon
         if horizon.confirmed < horizon.appended and len(self._awaited) < AWAITED_MAX:
             self._awaited.append(_AwaitedTurn(horizon.appended, code, count, self._now_ms() - took_ms))
-            return
-        try:
-            self._of_turns[code, took_ms] += count
-        except KeyError:
+        else:
             self.record_answered(code, count, took_ms)
-
-    def record_group(self, code: int, count: int, arrived_ms: int) -> None:
-        """Record requests of one read event, as `record_turn_path` does."""
-        self.record_turn_path(int(code), count, self._now_ms() - arrived_ms)
 
     def record_answered(self, code: int, count: int, took_ms: int) -> None:
         """Record successes of a turn."""
-        times, key = self._of_turns, (int(code), took_ms)  # numbers: the hash of an enum's member takes a call
-        times[key] = times.get(key, 0) + count
-        if len(times) > TIMES_MAX:
-            self._sort_turns()
+        self._histogram(_Kind(code, ResponseCode.SUCCESS)).observe(took_ms, count)
 
     def record_response(
         self, code: int, response: int, arrived_ms: int, *, is_long_polling: bool = False, is_oneway: bool = False
@@ -123,14 +131,8 @@ class RpcLatency:
     # --- collected
 
     def collect(self) -> Iterable[Measured]:
-        self._sort_turns()
+        self.take_turns()
         yield Measured(RPC_LATENCY, [(_labels(kind), times.state()) for kind, times in self._times.items()])
-
-    def _sort_turns(self) -> None:
-        for (code, took_ms), count in self._of_turns.items():
-            if count:
-                self._histogram(_Kind(code, ResponseCode.SUCCESS)).observe(took_ms, count)
-        self._of_turns.clear()
 
     def _histogram(self, kind: _Kind) -> Histogram:
         found = self._times.get(kind)

@@ -6,12 +6,12 @@
 
 | stage     | observed                         | from … to                                                                   |
 |-----------|----------------------------------|-----------------------------------------------------------------------------|
-| queue     | one turn of the loop in sixteen  | the first request of the turn was read … its requests are handled           |
-| append    | one turn of the loop in sixteen  | the first write of records to the commit log from then on                   |
+| queue     | one turn of the loop in 64       | the first request of the turn was read … its requests are handled           |
+| append    | one turn of the loop in 64       | the first write of records to the commit log from then on                   |
 | flush     | every flush                      | the flush was asked of its thread … the loop knows that it is done          |
 | replicate | one append in eight              | the append … as many copies as the promise needs have it                    |
 | park      | every group of released answers  | the oldest of the answers was parked … all are sent                         |
-| answer    | one turn of the loop in sixteen  | the requests of the turn are handled … the answers are written to the sockets |
+| answer    | one turn of the loop in 64       | the requests of the turn are handled … the answers are written to the sockets |
 """
 
 from __future__ import annotations
@@ -37,7 +37,14 @@ class StageTimes(TurnTimes):
         self._clock = clock
         self.record_flush = self._stages["flush"].observe
         self._log: ObservedLog | None = None
+        self.on_round: Callable[[], None] = lambda: None  # called every 20 ms while there is work
         self._awaited: tuple[int, float] | None = None  # an append whose copies are awaited: the end of the log, and when
+
+    # --- rounds of the event loop
+
+    def record_round(self, late_ms: int) -> None:
+        super().record_round(late_ms)
+        self.on_round()
 
     # --- appends: a client that waits for each answer makes one of each message, so they are observed as turns are
 
