@@ -13,7 +13,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from typer.testing import CliRunner
 
+from skyrocket.cli.files.store import app as store_commands
 from skyrocket.protocol.command import encode_command
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.dledger_group import DLedgerGroup
@@ -170,6 +172,28 @@ def test_a_node_repairs_its_files_from_the_others_after_every_kind_of_damage(gro
     printed = node_of(group, node).log_tail(2_000)
     assert "DAMAGE: entries" in printed
     assert "Repaired: entries" in printed
+
+
+def test_store_repair_makes_a_directory_that_the_node_starts_from_after_every_kind_of_damage(group: DLedgerGroup):
+    leader = fill(group)
+    node, other = (name for name in group.kinds if name != leader)
+    store = group.home / node / "store"
+    for number, damage in enumerate(DAMAGES):
+        process = node_of(group, node)
+        end: Callable[[], None] = process.kill if number % 2 else process.stop
+        end()
+        damage(ledger(group, node) / "data", ledger(group, node) / "index")
+        shutil.rmtree(store / "consumequeue" / TOPIC / "1")
+        done = CliRunner().invoke(store_commands, ["repair", str(store), "--yes"])
+        assert done.exit_code in {0, 1}, f"{damage.__name__}: {done.output}"
+        assert CliRunner().invoke(store_commands, ["verify", str(store)]).exit_code == done.exit_code, damage.__name__
+        group.start(node)
+        try:
+            check_repaired(group, node, other)
+        except AssertionError as error:
+            raise AssertionError(f"{damage.__name__}: {done.output} {error}") from error
+        for aside in store.glob("repaired-*"):
+            shutil.rmtree(aside)
 
 
 def test_damage_is_found_and_repaired_while_a_node_runs_also_while_it_leads(group: DLedgerGroup):

@@ -5,12 +5,15 @@ The same after kill -9 of either. Apache's broker runs as a group of one, so tha
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from skyrocket.cli.files.store import app as store_commands
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.protocol.requests import RequestCode
@@ -23,6 +26,7 @@ from tests.support.apache_cluster import ApacheCluster, JavaProcess, send_reques
 from tests.support.ledgers import LedgerFiles, all_entries
 from tests.support.ports import free_port
 from tests.support.running_broker import pull_header, records, send_header
+from tests.support.sample_stores import flip
 from tests.support.store_messages import a_message
 from tests.support.waiting import wait_until
 
@@ -155,4 +159,32 @@ def test_apache_and_ours_take_turns_on_a_nodes_directory(house: LedgerHouse, is_
     assert bodies(read(store, 0)) == [*bodies(mine[0]), b"last"]
     assert bodies(read(store, 1)) == bodies(mine[1])
     store.close()
+    assert list(verify(house.root)) == []
+
+
+def test_apaches_node_starts_from_a_repaired_directory(house: LedgerHouse) -> None:
+    apache = house.apache()
+    for number in range(150):
+        house.send(number % 2, b"apache %d" % number * 20)
+    before = [house.pull(queue_id) for queue_id in range(2)]
+    apache.kill()
+    files = LedgerFiles(house.root)
+    shutil.rmtree(house.root / "consumequeue" / TOPIC / "0")
+    flip(files.data[0], 2)  # in the header of the first entry: the index tells what it was
+    last = files.data[-1]
+    torn = last.read_bytes().rstrip(b"\0")
+    last.write_bytes((torn + files.data[0].read_bytes()[:100]).ljust(last.stat().st_size, b"\0"))
+    done = CliRunner().invoke(store_commands, ["repair", str(house.root), "--yes"])
+    assert (done.exit_code, "Do not start Apache's node here" in done.output) == (0, False), done.output
+    assert list(verify(house.root)) == []
+
+    apache = house.apache()
+
+    def is_served() -> bool:
+        return [house.pull(queue_id) for queue_id in range(2)] == before
+
+    wait_until(is_served, apache.log_tail)  # its group of one confirms again what the killed node had not noted
+    house.send(0, b"last")
+    wait_until(lambda: bodies(house.pull(0)) == [*bodies(before[0]), b"last"], apache.log_tail)
+    apache.stop()
     assert list(verify(house.root)) == []

@@ -40,6 +40,7 @@ BOTH = {
     *("rocketmq_timer_enqueue_lag", "rocketmq_timer_dequeue_lag", "rocketmq_timer_dequeue_latency_milliseconds"),
     "rocketmq_timing_messages",
 }
+HISTOGRAMS = {"rocketmq_message_size", "rocketmq_rpc_latency_milliseconds"}
 PROM = {"metricsExporterType": "PROM", "metricsPromExporterHost": "127.0.0.1"}
 
 
@@ -85,7 +86,7 @@ async def page_with_everything(port: int) -> Page:
     async with asyncio.timeout(WAIT_S_MAX):
         while True:
             page = parse_page((await ask_async(port, "/metrics")).text)
-            if not BOTH - page.samples.keys():
+            if not (BOTH | {f"{name}_count" for name in HISTOGRAMS}) - page.samples.keys():
                 return page
             await asyncio.sleep(1)
 
@@ -106,8 +107,17 @@ async def test_names_types_and_labels_of_what_both_have_are_equal(tmp_path: Path
                 for client in clients:
                     await client.dialer.close()
     shared = our_page.types.keys() & their_page.types.keys()
-    assert shared == BOTH, "every name that both pages have is compared"
-    assert {name: our_page.types[name] for name in BOTH} == {name: their_page.types[name] for name in BOTH}
+    assert shared == BOTH | HISTOGRAMS, "every name that both pages have is compared"
+    assert {name: our_page.types[name] for name in shared} == {name: their_page.types[name] for name in shared}
+    for name in sorted(HISTOGRAMS):
+        assert our_page.labels_of(f"{name}_count") <= their_page.labels_of(f"{name}_count"), name
+        bounds = [{labels["le"] for labels, _ in page.samples[f"{name}_bucket"]} for page in (our_page, their_page)]
+        assert bounds[0] == bounds[1], name
+    sizes = {"topic": "orders", "message_type": "normal"}
+    assert our_page.value("rocketmq_message_size_count", **sizes) == their_page.value("rocketmq_message_size_count", **sizes)
+    kind = {"request_code": "send_message_v2", "response_code": "success", "result": "success", "is_long_polling": "false"}
+    counted = [page.value("rocketmq_rpc_latency_milliseconds_count", **kind) for page in (our_page, their_page)]
+    assert counted[0] == counted[1], "as many sends were answered"
     for name in sorted(BOTH):
         assert our_page.labels_of(name) <= their_page.labels_of(name), name
     client = {"consumer_group": "readers", "topic": "orders"}

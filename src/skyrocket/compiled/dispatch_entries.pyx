@@ -32,6 +32,7 @@ cdef enum:
     SLOT_BYTES = 4
     KEY_BYTES = 20  # of a packed key: hash, physical offset, store timestamp
     POINTED_BYTES = 12
+    SIZE_PLACES = 7  # of SIZE_BOUNDS, and behind the last one
 
 
 def pack_checksums(data, int64_t start, list bounds, int64_t segment_start, int64_t header_bytes=0):
@@ -84,20 +85,33 @@ def find_first_entry(view, int64_t count, int64_t end, int64_t hint):
         PyBuffer_Release(&buffer)
 
 
+cdef int64_t[6] SIZE_BOUNDS = [1024, 4096, 524288, 1048576, 2097152, 4194304]
+NO_COUNTS = (0, 0, (0, 0, 0, 0, 0, 0, 0))
+
+
 def put_by_topic(dispatches):
     cdef dict found = {}
-    cdef object one, topic, topic_before = None
-    cdef int64_t messages = 0, size_bytes = 0
+    cdef object one, topic, before, topic_before = None
+    cdef int64_t messages = 0, size_bytes = 0, size
+    cdef int64_t sizes[SIZE_PLACES]
+    cdef int place
     for one in dispatches:
         topic = (<tuple>one)[0]
         if topic is not topic_before:  # most messages have the topic of the one before
             if topic_before is not None:
-                found[topic_before] = (messages, size_bytes)
+                found[topic_before] = (messages, size_bytes, (sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6]))
             topic_before = topic
-            messages, size_bytes = found.get(topic, (0, 0))
-        messages, size_bytes = messages + 1, size_bytes + <int64_t>(<tuple>one)[4]
+            messages, size_bytes, before = found.get(topic, NO_COUNTS)
+            for place in range(SIZE_PLACES):
+                sizes[place] = (<tuple>before)[place]
+        size = (<tuple>one)[4]
+        messages, size_bytes = messages + 1, size_bytes + size
+        place = 0
+        while place < SIZE_PLACES - 1 and size > SIZE_BOUNDS[place]:
+            place += 1
+        sizes[place] += 1
     if topic_before is not None:
-        found[topic_before] = (messages, size_bytes)
+        found[topic_before] = (messages, size_bytes, (sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6]))
     return found
 
 

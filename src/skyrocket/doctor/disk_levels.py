@@ -13,7 +13,7 @@ CLEAN_DEFAULT: Final = 85.0  # Apache's defaults, and ours
 REFUSE_DEFAULT: Final = 90.0
 MARGIN: Final = 5.0  # percent below the next level, where a warning is due
 _MAKE_ROOM: Final = (
-    "Make room, add disk, or keep messages for a shorter time: skyrocket cluster config BROKER --set fileReservedTime=48. "
+    "Make room, add disk, or keep messages for a shorter time: skyrocket config set BROKER fileReservedTime=48. "
     "Archive first what you still need: skyrocket pipeline archive TOPIC --to FOLDER."
 )
 

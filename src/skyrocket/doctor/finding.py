@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from skyrocket.report.parts import Severity
@@ -43,6 +43,19 @@ class DoctorRule(NamedTuple, Generic[Facts]):
     name: str
     severity: Severity
     find: Callable[[Facts], Iterable[Symptom]]
+
+
+def one_symptom(
+    about: Callable[[Facts], str], tell: Callable[[Facts], str | None], what: str, advice: str
+) -> Callable[[Facts], Iterator[Symptom]]:
+    """Return a rule with fixed sentences. `tell` returns the evidence; None when there is nothing to say."""
+
+    def find(facts: Facts) -> Iterator[Symptom]:
+        evidence = tell(facts)
+        if evidence is not None:
+            yield Symptom(about(facts), what, evidence, advice)
+
+    return find
 
 
 def apply_rules(rules: Sequence[DoctorRule[Facts]], facts: Facts) -> list[Diagnosis]:

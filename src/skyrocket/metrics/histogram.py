@@ -22,6 +22,12 @@ class HistogramState(NamedTuple):
     counts: list[int]  # cumulative: of what is at most the bound; the last one counts everything
     total: float
 
+    def plus(self, other: HistogramState) -> HistogramState:
+        """Return both together. They have the same bounds."""
+        return HistogramState(
+            self.bounds, [a + b for a, b in zip(self.counts, other.counts, strict=True)], self.total + other.total
+        )
+
 
 class Histogram:
     __slots__ = ("_bounds", "_counts", "_total")
@@ -32,9 +38,9 @@ class Histogram:
         self._counts = [0] * (len(bounds) + 1)  # the last one is of what is beyond all bounds
         self._total = 0.0
 
-    def observe(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._total += value
+    def observe(self, value: float, count: int = 1) -> None:
+        self._counts[bisect_left(self._bounds, value)] += count
+        self._total += value * count
 
     def state(self) -> HistogramState:
         return HistogramState(self._bounds, list(accumulate(self._counts)), self._total)

@@ -28,14 +28,12 @@ class SeriesLimit:
         self._family = family
         self._shown: set[LabelValues] = set()
         self._seen: set[LabelValues] = set()  # in this scrape
-        self._other: float | None = None
+        self._other: float | HistogramState | None = None
         self._folded = 0  # rows without a place, in this scrape
         self._is_told = False  # the log has a line about it
 
     def take(self, values: LabelValues, value: float | HistogramState, most: int) -> bool:
         """Take a row. Return whether it has a place, and is shown; otherwise it is part of the row that `finish` returns."""
-        if isinstance(value, HistogramState):  # its label sets are our own, and few
-            return True
         if values in self._shown or len(self._shown) < most or not values:
             self._shown.add(values)
             self._seen.add(values)
@@ -62,5 +60,9 @@ class SeriesLimit:
             )
         return (OTHER,) * len(self._family.labels), other
 
-    def _fold(self, first: float, second: float) -> float:
+    def _fold(self, first: float | HistogramState, second: float | HistogramState) -> float | HistogramState:
+        if isinstance(first, HistogramState):
+            assert isinstance(second, HistogramState), f"all rows of {self._family.name} are histograms"
+            return first.plus(second)
+        assert not isinstance(second, HistogramState), f"no row of {self._family.name} is a histogram"
         return first + second if self._family.fold is Fold.SUM else max(first, second)

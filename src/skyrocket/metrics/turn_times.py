@@ -1,6 +1,6 @@
 """Times of the event loop: how long requests waited for their turn, how long answers took to write, how late the loop was.
 
-They are observed in one turn of eight (`net/loop_turn.py`) and in every round (`net/lateness.py`), however many requests came.
+They are observed in one turn of 64 (`net/loop_turn.py`) and in every round (`net/lateness.py`), however many requests came.
 """
 
 from __future__ import annotations

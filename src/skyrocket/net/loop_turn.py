@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TURN_BYTES_MAX: Final = 1024 * 1024  # read in one turn before its frames are handled
-TURNS_PER_LOOK: Final = 8  # an observer is told of one turn in so many: a client that waits for each answer makes a turn of each
+TURNS_PER_LOOK: Final = 64  # an observer is told of one turn in so many: a client that waits for each answer makes a turn of each
 
 
 def call_soon(end: Callable[[], None]) -> None:

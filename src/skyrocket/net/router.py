@@ -70,6 +70,24 @@ class RequestGuard(Protocol):
         """Return the first frames that a fast path may handle, without their credentials. The next one is not admitted."""
 
 
+class ResponseObserver(Protocol):
+    """Is told of answers, and how long requests took. Times are those of the connections' clock, in milliseconds."""
+
+    def record_turn(self, code: int, count: int, took_ms: int) -> None:
+        """A fast path has handled requests of a turn. Their answers may wait, as below."""
+
+    def record_group(self, code: int, count: int, arrived_ms: int) -> None:
+        """Requests of one read event were handled. Their answers may wait until what was appended for them is confirmed."""
+
+    def record_answered(self, code: int, count: int, took_ms: int) -> None:
+        """Requests of a turn were answered with success."""
+
+    def record_response(
+        self, code: int, response: int, arrived_ms: int, *, is_long_polling: bool = False, is_oneway: bool = False
+    ) -> None:
+        """One request was answered."""
+
+
 class RefusedError(Exception):
     """Raised by a handler to refuse a request with this response code and remark."""
 
@@ -92,6 +110,8 @@ class Router:
         self._caught: tuple[type[Exception], ...] = (RefusedError, *self._errors)
         self._tasks: set[asyncio.Task[None]] = set()
         self._guard: RequestGuard | None = None
+        self.responses: ResponseObserver | None = None  # None: nobody is told of answers
+        self._refused = 0  # requests of a group handler that were refused
         self._guarded: dict[TurnHandler, TurnHandler] = {}  # what a guard stands before; one for each handler
         self.refusal_of: Callable[[int], Refusal | None] | None = None
         """Says why requests of a code are refused, whatever they contain. None: no request is refused in this way."""
@@ -123,7 +143,7 @@ class Router:
         key = _header_key(start, is_binary=not start.startswith(b"{"))
         assert key, f"{start!r} is too short for the start of a header"
         assert key not in self._fast_paths, f"headers that begin with {key!r} have a fast path"
-        self._fast_paths[key] = FastPathRow(start, self._behind_guard(handler), code)
+        self._fast_paths[key] = FastPathRow(start, self._behind_guard(handler), int(code))
 
     def set_guard(self, guard: RequestGuard) -> None:
         """Let a guard decide about every request from now on. Without one, requests cost nothing more."""
@@ -189,9 +209,19 @@ class Router:
                 if checks and self._refusal(connection, commands[stop]) is not None:
                     break  # the next round refuses it
                 stop += 1
-            group(commands[at:stop], connection)
+            self._handle_group(group, commands[at:stop], connection)
             at = stop
         return commands[at:]
+
+    def _handle_group(self, group: GroupHandler, commands: list[Command], connection: Connection) -> None:
+        if self.responses is None:
+            group(commands, connection)
+            return
+        self._refused = 0
+        group(commands, connection)
+        served = len(commands) - self._refused
+        if served:
+            self.responses.record_group(commands[0].code, served, connection.last_read_ms)
 
     def _refusal(self, connection: Connection, command: Command) -> Refusal | None:
         """Say why no handler may see a request. The guard comes first: a stranger learns nothing else about the server."""
@@ -213,11 +243,21 @@ class Router:
         for command in commands:
             if not command.is_oneway:
                 connection.send_command(command.response(code, remark=remark))
+            self._observe(command, code, connection)
 
     def refuse(self, connection: Connection, command: Command, error: Exception) -> None:
         """Answer a request with an error's response code and text. A oneway request gets no answer."""
+        response = self.error_response(command, error)
         if not command.is_oneway:
-            connection.send_command(self.error_response(command, error))
+            connection.send_command(response)
+        self._refused += 1
+        self._observe(command, response.code, connection)
+
+    def _observe(self, command: Command, response: int, connection: Connection, arrived_ms: int | None = None) -> None:
+        """Tell the observer of an answer. `arrived_ms` is when the request was read, if others were read since."""
+        if self.responses is not None:
+            arrived_ms = connection.last_read_ms if arrived_ms is None else arrived_ms
+            self.responses.record_response(command.code, response, arrived_ms, is_oneway=command.is_oneway)
 
     def _handle_one(self, connection: Connection, command: Command) -> None:
         handler = self._handlers.get(command.code)
@@ -242,7 +282,9 @@ class Router:
         code = next((code for kind, code in reversed(self._errors.items()) if isinstance(error, kind)), ResponseCode.SYSTEM_ERROR)
         return command.response(code, remark=str(error))
 
-    def _send(self, connection: Connection, command: Command, answer: Answer) -> None:
+    def _send(self, connection: Connection, command: Command, answer: Answer, arrived_ms: int | None = None) -> None:
+        if isinstance(answer, Command):  # a handler that returns bytes tells the observer itself
+            self._observe(command, answer.code, connection, arrived_ms)
         if answer is None or command.is_oneway:
             return
         connection.send(encode_command(answer) if isinstance(answer, Command) else answer)
@@ -265,11 +307,12 @@ class Router:
             self.refuse(connection, command, error)
 
     async def _finish(self, connection: Connection, command: Command, coroutine: Coroutine[Any, Any, Answer]) -> None:
+        arrived_ms = None if self.responses is None else connection.last_read_ms
         try:
             answer = await coroutine
         except self._caught as error:
             answer = self.error_response(command, error)
-        self._send(connection, command, answer)
+        self._send(connection, command, answer, arrived_ms)
 
     async def drain(self) -> None:
         """Wait until no handler waits."""

@@ -7,7 +7,7 @@ import logging
 import ssl
 import sys
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from skyrocket.clock import monotonic_ms
 from skyrocket.net.addresses import AddressTable
@@ -32,6 +32,11 @@ log = logging.getLogger(__name__)
 outside = OutsideLog(log)
 
 REFUSED_WARNING_MS = 60_000  # between two warnings about refused connections
+
+
+SERVED_MS_BITS: Final = 40
+ServedTurns = dict[int, int]
+"""How many requests fast paths have served, by code << SERVED_MS_BITS | the milliseconds that the turn took."""
 
 
 class FlowControlPolicy(Protocol):
@@ -86,6 +91,7 @@ class Server:
         self._held = HeldBytes(self.limits, self.addresses)
         self.quota: QuotaRates | None = None
         self.set_quota(self.limits.quota)
+        self.served_turns: ServedTurns | None = None  # for whoever takes them out, in each round; None: nobody
         self._slow_ms = sys.maxsize
         self._refused_connections = 0  # since the last warning about them
         self._warned_ms = -REFUSED_WARNING_MS
@@ -238,7 +244,13 @@ class Server:
             for _, connection in arrivals:
                 connection.abort("a request of it failed unexpectedly")
             return []
-        self._report_served(code, began_ms)
+        now_ms = self._report_served(code, began_ms)
+        served = self.served_turns
+        if served is not None:
+            kind = code << SERVED_MS_BITS | now_ms - arrivals[0][1].last_read_ms
+            served[kind] = served.get(kind, 0) + sum(handled)
+        elif self.router.responses is not None:
+            self.router.responses.record_turn(code, sum(handled), now_ms - arrivals[0][1].last_read_ms)
         assert len(handled) == len(arrivals)
         pairs = zip(arrivals, handled)  # noqa: B905 — the keyword costs as much as all the rest of this call
         return [(frames[count:], connection) for (frames, connection), count in pairs if count < len(frames)]
@@ -284,13 +296,15 @@ class Server:
         if self.flow_control is not None:
             self.flow_control.record_round(late_ms, worked_ms, now_ms)
 
-    def _report_served(self, code: int, began_ms: int) -> None:
+    def _report_served(self, code: int, began_ms: int) -> int:
+        """Report that requests were handled. Return the time now."""
         now_ms = self.now_ms()
         if now_ms - began_ms >= self._slow_ms:
             name = REQUESTS[code].name if code in REQUESTS else code
             outside.warning("Requests of one read took %d ms. The first one is %s.", now_ms - began_ms, name)
         if self.flow_control is not None:
             self.flow_control.record_served(code, now_ms - began_ms, now_ms)
+        return now_ms
 
     def _refuse_late(self, connection: Connection, commands: list[Command], now_ms: int) -> list[Command]:
         """Refuse the requests that waited too long, and return the others."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 import ssl
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from skyrocket.net.errors import NetError
 
@@ -53,13 +54,26 @@ class CertificateFiles(NamedTuple):
 
 
 class RenewableContext(ssl.SSLContext):
-    """A context whose certificates are loaded again when their files change. New connections use the new ones."""
+    """Stands for the context of the files as they are now: when they change, it makes another one for new connections.
 
-    def load(self, files: CertificateFiles) -> None:
+    A context that has trusted an authority once trusts it forever, and accepts the session tickets that it gave out. So files
+    are never loaded into a context that was in use. Connections that are open keep the context that they began with.
+    """
+
+    def load(self, files: CertificateFiles, prepare: Callable[[ssl.SSLContext], None]) -> None:
+        """Load the files. `prepare` sets everything else of a new context. Raise NetError when a file cannot be used."""
         self._files = files
+        self._prepare = prepare
         self._stamp = self._refused = files.stamp()
         self.renewal_ms = 0
-        files.load_into(self)
+        prepare(self)  # for whoever asks what it demands of peers
+        self.current = self._make()
+
+    def _make(self) -> ssl.SSLContext:
+        made = ssl.SSLContext(self.protocol)
+        self._prepare(made)
+        self._files.load_into(made)
+        return made
 
     def renew(self) -> None:
         """Load the files again if one has changed. Files that cannot be used are logged once; what was loaded before stays."""
@@ -67,8 +81,7 @@ class RenewableContext(ssl.SSLContext):
         if stamp is None or stamp in (self._stamp, self._refused):
             return
         try:
-            self._files.load_into(ssl.SSLContext(self.protocol))  # a failure in the middle must not leave half of it
-            self._files.load_into(self)
+            self.current = self._make()
         except NetError as error:
             self._refused = stamp
             log.error("%s New connections go on with the certificate that was loaded before.", error)
@@ -78,6 +91,14 @@ class RenewableContext(ssl.SSLContext):
 
     def _shown(self) -> tuple[str | Path, ...]:
         return (self._files.certificate, self._files.trusted)
+
+    # --- what event loops call, and connections
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        return self.current.wrap_bio(*arguments, **options)
+
+    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        return self.current.wrap_socket(*arguments, **options)
 
 
 def renew(context: ssl.SSLContext | None, now_ms: int) -> None:
@@ -101,11 +122,14 @@ def server_context(
     """
     if not str(certificate):
         return None
-    context = RenewableContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+
+    def prepare(made: ssl.SSLContext) -> None:
+        made.minimum_version = ssl.TLSVersion.TLSv1_2
+        made.verify_mode = client_certificates
+
     wants_certificates = client_certificates is not ssl.CERT_NONE
-    context.load(CertificateFiles(certificate, key, password, trusted if wants_certificates else ""))
-    context.verify_mode = client_certificates
+    context = RenewableContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load(CertificateFiles(certificate, key, password, trusted if wants_certificates else ""), prepare)
     return context
 
 
@@ -116,12 +140,15 @@ def client_context(
 
     `certificate` may be empty; it is shown to servers that ask for one. Without `verifies`, any server is believed.
     """
+
+    def prepare(made: ssl.SSLContext) -> None:
+        made.load_default_certs()
+        if not verifies:
+            made.check_hostname = False
+            made.verify_mode = ssl.CERT_NONE
+
     context = RenewableContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_default_certs()
-    if not verifies:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    context.load(CertificateFiles(certificate, key, password, trusted if verifies else ""))
+    context.load(CertificateFiles(certificate, key, password, trusted if verifies else ""), prepare)
     return context
 
 

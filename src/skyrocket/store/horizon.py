@@ -85,6 +85,11 @@ class Horizon:
     def requires(self, need: str) -> bool:
         return need in self._reached
 
+    @property
+    def confirms_at_once(self) -> bool:
+        """Whether an append is confirmed without anything else."""
+        return not self._reached
+
     def _advance(self) -> int:
         if self._reached:
             self.confirmed = max(self.confirmed, min(self.appended, *self._reached.values()))

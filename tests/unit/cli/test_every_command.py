@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from typer.main import get_command
 
 from skyrocket.cli.main import app
 
+ROOT = Path(__file__).resolve().parents[3]
 SERVERS = {"run", "namesrv", "broker"}  # they run until they are stopped
 SCRIPTS = {"completion"}  # it prints a script
 DESTROYS = {
@@ -72,3 +75,18 @@ def test_every_command_and_option_says_what_it_is(name: str):
     assert ALL[name].help
     silent = [one.name for one in ALL[name].params if one.param_type_name == "option" and not one.help]
     assert silent == []
+
+
+def named_commands(text: str) -> set[str]:
+    """The commands with their options that a text tells its reader to type."""
+    return set(re.findall(r"skyrocket ((?:[a-z][a-z-]+ ?){1,2})(?=[ `\"'.,:;)\n]|$)", text))
+
+
+@pytest.mark.parametrize(
+    "path", [*sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("src/skyrocket/doctor/**/*.py"))], ids=lambda path: path.name
+)
+def test_commands_that_documents_and_the_doctor_tell_exist(path: Path):
+    groups = {name.split()[0] for name in ALL if " " in name}
+    told = {" ".join(words.split()) for words in named_commands(re.sub(r'"\n\s*f?"', "", path.read_text()))}
+    wrong = [text for text in told if text.split()[0] in groups and len(text.split()) > 1 and text not in ALL]
+    assert wrong == []

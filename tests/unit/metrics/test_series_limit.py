@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from skyrocket.metrics.family import Fold, Row, counter, gauge
+from skyrocket.metrics.family import Fold, Row, counter, gauge, histogram
+from skyrocket.metrics.histogram import HistogramState
 from skyrocket.metrics.series_limit import SeriesLimit
 
 MESSAGES = counter("messages_total", "", "topic")
@@ -25,6 +26,12 @@ def rows(**values: int) -> list[Row]:
 
 def test_rows_beyond_the_limit_are_one_row_with_their_sum():
     assert shown(SeriesLimit(MESSAGES), rows(a=1, b=2, c=4, d=8), 2) == [(("a",), 1), (("b",), 2), (("(other)",), 12)]
+
+
+def test_histograms_beyond_the_limit_are_one_histogram():
+    limit = SeriesLimit(histogram("size", "", "topic"))
+    rows: list[Row] = [((topic,), HistogramState((1, 2), [1, number, 9], 4.5)) for number, topic in enumerate("abc", 2)]
+    assert shown(limit, rows, 1) == [rows[0], (("(other)",), HistogramState((1, 2), [2, 7, 18], 9.0))]
 
 
 def test_ages_beyond_the_limit_are_one_row_with_the_oldest():

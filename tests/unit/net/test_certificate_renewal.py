@@ -6,9 +6,11 @@ import asyncio
 import logging
 import shutil
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from skyrocket.net.errors import NetError
 from skyrocket.net.limits import NetLimits
@@ -97,16 +99,118 @@ def test_file_that_is_missing_for_a_moment_is_no_change(files: Certificate, auth
     assert shown_name(context, authority) == "first"
 
 
-def test_client_that_a_new_authority_signed_is_trusted_after_renewal(tmp_path: Path, files: Certificate, authority: Authority):
-    trusted = tmp_path / "trusted.pem"
-    shutil.copy(authority.path, trusted)
+class ClientConnection:
+    """A client's end of a connection in memory, which shows a certificate."""
+
+    def __init__(self, server: ssl.SSLContext, client: ssl.SSLContext, session: ssl.SSLSession | None = None) -> None:
+        self._server = TlsLayer(server)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._client = client.wrap_bio(self._incoming, self._outgoing, server_hostname="127.0.0.1", session=session)
+
+    def exchange(self) -> ssl.SSLObject:
+        """Shake hands and read a word of the server. Raise ssl.SSLError when the server refuses the certificate."""
+        self._server.send(b"hello")
+        for step in [self._client.do_handshake, lambda: self._client.read(16)]:
+            for _ in range(10):
+                try:
+                    step()
+                    break
+                except ssl.SSLWantReadError:
+                    self._server.receive(self._outgoing.read())
+                    self._incoming.write(self._server.to_send())
+        return self._client
+
+
+@pytest.fixture
+def trusted(tmp_path: Path, authority: Authority) -> Path:
+    """The file with the authorities of clients."""
+    return Path(shutil.copy(authority.path, tmp_path / "trusted.pem"))
+
+
+@pytest.fixture
+def strict(files: Certificate, trusted: Path) -> RenewableContext:
     context = server_context(files.path, files.key, trusted=trusted, client_certificates=ssl.CERT_REQUIRED)
     assert context is not None
-    assert len(context.get_ca_certs()) == 1
-    other = Authority.made(tmp_path / "other")
+    return context
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority.made(tmp_path_factory.mktemp("other"))
+
+
+def shown_by(client: Certificate, authority: Authority) -> RenewableContext:
+    return client_context(client.path, client.key, trusted=authority.path)
+
+
+def test_an_authority_is_trusted_from_renewal_on_and_until_it_is_removed(
+    strict: RenewableContext, trusted: Path, authority: Authority, other: Authority
+):
+    ours, theirs = (shown_by(each.certificate("client"), authority) for each in (authority, other))
+    ClientConnection(strict, ours).exchange()
+    with pytest.raises(ssl.SSLError):
+        ClientConnection(strict, theirs).exchange()
     trusted.write_bytes(authority.path.read_bytes() + other.path.read_bytes())
-    context.renew()
-    assert len(context.get_ca_certs()) == 2
+    strict.renew()
+    for client in (ours, theirs):
+        ClientConnection(strict, client).exchange()
+    trusted.write_bytes(other.path.read_bytes())
+    strict.renew()
+    ClientConnection(strict, theirs).exchange()
+    with pytest.raises(ssl.SSLError):
+        ClientConnection(strict, ours).exchange()
+
+
+def test_a_session_of_before_does_not_get_in_behind_an_authority_that_was_removed(
+    strict: RenewableContext, trusted: Path, authority: Authority, other: Authority
+):
+    client = shown_by(authority.certificate("client"), authority).current
+    session = ClientConnection(strict, client).exchange().session
+    assert ClientConnection(strict, client, session).exchange().session_reused, "a session can be taken up again"
+    trusted.write_bytes(other.path.read_bytes())
+    strict.renew()
+    with pytest.raises(ssl.SSLError):
+        ClientConnection(strict, client, session).exchange()
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_event_loops_take_the_renewed_certificates(
+    strict: RenewableContext,
+    trusted: Path,
+    authority: Authority,
+    other: Authority,
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+):
+    client = shown_by(authority.certificate("client"), authority)
+
+    async def is_served(port: int) -> bool:
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client, server_hostname="127.0.0.1")
+            word = await reader.read(16)
+            writer.close()
+        except OSError:
+            return False
+        return word == b"hello"
+
+    def renew_without_ours() -> None:
+        trusted.write_bytes(other.path.read_bytes())
+        strict.renew()
+
+    async def play() -> None:
+        async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"hello")
+            await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(greet, "127.0.0.1", 0, ssl=strict)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            assert await is_served(port)
+            renew_without_ours()
+            assert not await is_served(port)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(play())
 
 
 def test_files_that_cannot_be_used_at_the_start_are_named(tmp_path: Path):

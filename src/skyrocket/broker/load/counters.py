@@ -32,12 +32,21 @@ _EVERY_SAMPLE: Final[Rows] = ((SAMPLE_MS, DAY_MS // SAMPLE_MS + 1),)
 _THINNING_OUT: Final[Rows] = ((SAMPLE_MS, 7), (10 * MINUTE_MS, 7), (HOUR_MS, 25))
 
 
-def _put_by_topic(dispatches: Sequence[DispatchFields]) -> dict[str, tuple[int, int]]:
-    """Map each topic to its number of messages and bytes."""
-    found: dict[str, tuple[int, int]] = {}
+SIZE_BOUNDS: Final = (1024, 4096, 512 * 1024, 1024 * 1024, 2 * 1024 * 1024, 4 * 1024 * 1024)
+"""Apache's: messages are counted by the first bound that they do not exceed. The twin has them, too."""
+
+NO_SIZES: Final = (0,) * (len(SIZE_BOUNDS) + 1)
+SizeCounts = tuple[int, ...]
+"""How many messages have at most the size of each bound, and more than that of the one before; the last: more than all."""
+
+
+def _put_by_topic(dispatches: Sequence[DispatchFields]) -> dict[str, tuple[int, int, SizeCounts]]:
+    """Map each topic to its number of messages, their bytes, and how many have which size."""
+    found: dict[str, tuple[int, int, SizeCounts]] = {}
     for topic, _, _, _, size, _, _, _, _ in dispatches:
-        messages, size_bytes = found.get(topic, (0, 0))
-        found[topic] = (messages + 1, size_bytes + size)
+        messages, size_bytes, sizes = found.get(topic, (0, 0, NO_SIZES))
+        place = bisect_left(SIZE_BOUNDS, size)
+        found[topic] = (messages + 1, size_bytes + size, (*sizes[:place], sizes[place] + 1, *sizes[place + 1 :]))
     return found
 
 
@@ -73,10 +82,11 @@ class Rate(NamedTuple):
 class Counter:
     """A total and its samples."""
 
-    __slots__ = ("_rows", "_samples", "messages", "size_bytes", "times", "took_ms")
+    __slots__ = ("_rows", "_samples", "messages", "size_bytes", "sizes", "times", "took_ms")
 
     def __init__(self, rows: Rows = _THINNING_OUT) -> None:
         self.messages = self.size_bytes = self.times = self.took_ms = 0
+        self.sizes = NO_SIZES  # only messages that were put
         self._rows = rows
         self._samples: list[deque[Sample]] = [deque(maxlen=count) for _, count in rows]
 
@@ -85,6 +95,12 @@ class Counter:
         self.size_bytes += size_bytes
         self.times += times
         self.took_ms += took_ms
+
+    def add_sizes(self, sizes: SizeCounts) -> None:
+        """Count by size what `add` has counted."""
+        a, b, c, d, e, f, g = self.sizes  # written out: it is done for each topic in each turn
+        u, v, w, x, y, z, more = sizes
+        self.sizes = (a + u, b + v, c + w, d + x, e + y, f + z, g + more)
 
     @property
     def total(self) -> Total:
@@ -152,14 +168,16 @@ class Counters:
 
     # --- counting, once a turn
 
-    def add(self, kind: str, key: str, messages: int, size_bytes: int, times: int = 1, took_ms: int = 0) -> None:
+    def add(self, kind: str, key: str, messages: int, size_bytes: int, times: int = 1, took_ms: int = 0) -> Counter | None:
+        """Add to a counter. Return it; None when there are too many."""
         counter = self._keyed.get((kind, key))
         if counter is None:
             if len(self._keyed) >= KEYS_MAX:
-                return
+                return None
             counter = self._keyed[kind, key] = Counter()
             counter.sample(self._now_ms())
         counter.add(messages, size_bytes, times, took_ms)
+        return counter
 
     def count_put(self, messages: Sequence[AppendRequest]) -> None:
         """Count messages of one append."""
@@ -167,16 +185,19 @@ class Counters:
         for message in messages:
             sizes.setdefault(message.topic, []).append(len(message.record))
         for topic, of_topic in sizes.items():
-            self.count_put_of(topic, len(of_topic), sum(of_topic))
+            places = [bisect_left(SIZE_BOUNDS, size) for size in of_topic]
+            self.count_put_of(topic, len(of_topic), sum(of_topic), tuple(map(places.count, range(len(NO_SIZES)))))
 
     def count_dispatched(self, dispatches: Sequence[DispatchFields]) -> None:
         """Count messages of one append that are already placed in the log."""
-        for topic, (messages, size_bytes) in put_by_topic(dispatches).items():
-            self.count_put_of(topic, messages, size_bytes)
+        for topic, (messages, size_bytes, sizes) in put_by_topic(dispatches).items():
+            self.count_put_of(topic, messages, size_bytes, sizes)
 
-    def count_put_of(self, topic: str, messages: int, size_bytes: int) -> None:
+    def count_put_of(self, topic: str, messages: int, size_bytes: int, sizes: SizeCounts) -> None:
         self.put.add(messages, size_bytes, messages)
-        self.add(PUT, topic, messages, size_bytes, messages)
+        counter = self.add(PUT, topic, messages, size_bytes, messages)
+        if counter is not None:
+            counter.add_sizes(sizes)
 
     def count_get(self, group: str, topic: str, messages: int, size_bytes: int, took_ms: int, pulls: int = 1) -> None:
         """Messages that pulls found."""

@@ -15,6 +15,7 @@ from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.metrics.connections import ConnectionMetrics
 from skyrocket.broker.metrics.lag import LagMetrics
 from skyrocket.broker.metrics.replicas import ReplicaMetrics
+from skyrocket.broker.metrics.rpc_latency import TIMES_MAX, RpcLatency
 from skyrocket.broker.metrics.stages import StageTimes
 from skyrocket.broker.metrics.storage import StorageMetrics
 from skyrocket.broker.metrics.traffic import TrafficMetrics
@@ -49,9 +50,23 @@ class BrokerMonitoring(Monitoring):
     ) -> None:
         """Observe the parts of the broker, and collect their figures from now on."""
         server.observe_turns(self.stages)
-        self._store.log.on_written = self.stages.record_append
+        self.stages.watch_log(self._store.log)
         context.flusher.on_flushed = self.stages.record_flush
-        context.answers.on_released = self.stages.record_parked
+        context.router.responses = rpc = RpcLatency(self._store.horizon, server.now_ms)
+        context.answers.on_unconfirmed = rpc.record_unconfirmed
+
+        def on_released(waited_ms: int) -> None:
+            self.stages.record_parked(waited_ms)
+            rpc.record_released()
+
+        def on_round() -> None:
+            if len(rpc.turns) > TIMES_MAX:
+                rpc.take_turns()
+            server.served_turns = rpc.notes()
+
+        context.answers.on_released = on_released
+        self.stages.on_round = on_round
+        server.served_turns = rpc.notes()
         self.health.reasons.append(lambda: self._store.refusal)
         process, lag, storage = ProcessFigures(), LagMetrics(context), StorageMetrics(context)
         connections = ConnectionMetrics(context, lambda: len(server.connections), waiting_pulls)
@@ -75,6 +90,7 @@ class BrokerMonitoring(Monitoring):
                 WaitingMetrics(context).collect,
                 ReplicaMetrics(context, node_figures).collect,
                 self.stages.collect,
+                rpc.collect,
             ],
             [process.prepare, connections.prepare, lag.prepare, storage.prepare],
         )

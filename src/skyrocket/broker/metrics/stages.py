@@ -6,20 +6,27 @@
 
 | stage     | observed                         | from … to                                                                   |
 |-----------|----------------------------------|-----------------------------------------------------------------------------|
-| queue     | one turn of the loop in eight    | the first request of the turn was read … its requests are handled           |
-| append    | every append                     | the write of the records to the commit log                                  |
+| queue     | one turn of the loop in 64       | the first request of the turn was read … its requests are handled           |
+| append    | one turn of the loop in 64       | the first write of records to the commit log from then on                   |
 | flush     | every flush                      | the flush was asked of its thread … the loop knows that it is done          |
 | replicate | one append in eight              | the append … as many copies as the promise needs have it                    |
 | park      | every group of released answers  | the oldest of the answers was parked … all are sent                         |
-| answer    | one turn of the loop in eight    | the requests of the turn are handled … the answers are written to the sockets |
+| answer    | one turn of the loop in 64       | the requests of the turn are handled … the answers are written to the sockets |
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
+from typing import Protocol
 
 from skyrocket.metrics.turn_times import TurnTimes
+
+
+class ObservedLog(Protocol):
+    """The commit log, as far as it is observed."""
+
+    on_written: Callable[[float], None] | None  # gets the seconds that a write took
 
 
 class StageTimes(TurnTimes):
@@ -28,9 +35,32 @@ class StageTimes(TurnTimes):
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         super().__init__("append", "flush", "replicate", "park")
         self._clock = clock
-        self.record_append = self._stages["append"].observe
         self.record_flush = self._stages["flush"].observe
+        self._log: ObservedLog | None = None
+        self.on_round: Callable[[], None] = lambda: None  # called every 20 ms while there is work
         self._awaited: tuple[int, float] | None = None  # an append whose copies are awaited: the end of the log, and when
+
+    # --- rounds of the event loop
+
+    def record_round(self, late_ms: int) -> None:
+        super().record_round(late_ms)
+        self.on_round()
+
+    # --- appends: a client that waits for each answer makes one of each message, so they are observed as turns are
+
+    def watch_log(self, log: ObservedLog) -> None:
+        self._log = log
+        log.on_written = self.record_append
+
+    def record_turn(self, waited_s: float, written_s: float) -> None:
+        super().record_turn(waited_s, written_s)
+        if self._log is not None:
+            self._log.on_written = self.record_append
+
+    def record_append(self, took_s: float) -> None:
+        self._stages["append"].observe(took_s)
+        if self._log is not None:
+            self._log.on_written = None  # until the next turn that is observed
 
     def record_parked(self, waited_ms: int) -> None:
         self._stages["park"].observe(waited_ms / 1000)

@@ -7,11 +7,13 @@ and for its own topic when it is delivered; a transactional one for the half top
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from typing import Final
 
 from skyrocket.broker.context import BrokerContext
-from skyrocket.broker.load.counters import DEAD, GET, PUT, SEND_BACK, Counter
-from skyrocket.metrics.family import Measured, Row, counter, gauge, single
+from skyrocket.broker.load.counters import DEAD, GET, PUT, SEND_BACK, SIZE_BOUNDS, Counter
+from skyrocket.metrics.family import Measured, Row, counter, gauge, histogram, single
+from skyrocket.metrics.histogram import HistogramState
 from skyrocket.protocol.system_names import (
     DEAD_LETTER_PREFIX,
     HALF_TOPIC,
@@ -30,6 +32,7 @@ MESSAGES_IN: Final = counter("rocketmq_messages_in_total", "Messages stored.", *
 BYTES_IN: Final = counter("rocketmq_throughput_in_total", "Bytes of messages stored.", *_IN)
 MESSAGES_OUT: Final = counter("rocketmq_messages_out_total", "Messages pulled.", *_OUT)
 BYTES_OUT: Final = counter("rocketmq_throughput_out_total", "Bytes of messages pulled.", *_OUT)
+MESSAGE_SIZE: Final = histogram("rocketmq_message_size", "Bytes of each message stored.", *_IN)
 DEAD_LETTERS: Final = counter(
     "rocketmq_send_to_dlq_messages_total", "Messages that a group gave up.", "consumer_group", "topic", "is_system"
 )
@@ -70,12 +73,15 @@ class TrafficMetrics:
         yield single(REFUSED, self._flow_control.refused)
         yield Measured(MESSAGES_IN, self._rows(PUT, self._in_labels, _messages))
         yield Measured(BYTES_IN, self._rows(PUT, self._in_labels, _size_bytes))
+        yield Measured(MESSAGE_SIZE, self._rows(PUT, self._in_labels, _sizes))
         yield Measured(MESSAGES_OUT, self._rows(GET, self._out_labels, _messages))
         yield Measured(BYTES_OUT, self._rows(GET, self._out_labels, _size_bytes))
         yield Measured(DEAD_LETTERS, self._rows(DEAD, self._dead_labels, _messages))
         yield Measured(SENT_BACK, self._rows(SEND_BACK, _split_key, _messages))
 
-    def _rows(self, kind: str, labels: Callable[[str], tuple[str, ...]], value: Callable[[Counter], int]) -> Iterator[Row]:
+    def _rows(
+        self, kind: str, labels: Callable[[str], tuple[str, ...]], value: Callable[[Counter], int | HistogramState]
+    ) -> Iterator[Row]:
         for key, of_key in self._counters.of_kind(kind):
             yield labels(key), value(of_key)
 
@@ -106,3 +112,7 @@ def _messages(of_key: Counter) -> int:
 
 def _size_bytes(of_key: Counter) -> int:
     return of_key.size_bytes
+
+
+def _sizes(of_key: Counter) -> HistogramState:
+    return HistogramState(SIZE_BOUNDS, list(accumulate(of_key.sizes)), float(of_key.size_bytes))

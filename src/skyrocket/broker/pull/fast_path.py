@@ -34,6 +34,7 @@ from skyrocket.protocol.errors import ProtocolError
 from skyrocket.protocol.fast_path.pull_requests import CODES, PullNumbers, find_similar_pulls, header_starts
 from skyrocket.protocol.frame import Frame, Serialization
 from skyrocket.protocol.headers import PullMessageRequestHeader
+from skyrocket.protocol.requests import RequestCode
 from skyrocket.store.cold_reads import NotInMemoryError
 from skyrocket.store.errors import StoreError
 from skyrocket.store.queues.consume_queue import ENTRY_BYTES, ConsumeQueue
@@ -179,6 +180,8 @@ class PullFastPath:
         now_ms = self._now_ms()
         took_ms, answers.began_ms = now_ms - answers.began_ms, now_ms
         self._counters.count_get_of(answers.key, answers.messages, answers.size_bytes, took_ms, answers.pulls)
+        if self._router.responses is not None:
+            self._router.responses.record_answered(RequestCode.PULL_MESSAGE, answers.pulls, took_ms)
         connection.send(answers.pieces)
         answers.pieces = []
         answers.pulls = answers.messages = answers.size_bytes = 0

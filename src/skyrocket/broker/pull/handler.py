@@ -74,6 +74,7 @@ class _Pull:
     header: PullMessageRequestHeader
     connection: Connection
     terms: PullTerms
+    arrived_ms: int  # when its bytes were read
 
 
 def response_limits(header: PullMessageRequestHeader, settings: BrokerSettings) -> tuple[int, int]:
@@ -143,7 +144,7 @@ class PullHandler:
 
     def _begin(self, command: Command, header: PullMessageRequestHeader, connection: Connection) -> _Pull:
         """Check a pull, and take note of its offsets."""
-        pull = _Pull(command, header, connection, self._checks.check(header))
+        pull = _Pull(command, header, connection, self._checks.check(header), connection.last_read_ms)
         if header.sys_flag & PULL_COMMIT_OFFSET:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         self._offsets.set_pull_offset(header.consumer_group, header.topic, header.queue_id, header.queue_offset)
@@ -253,7 +254,7 @@ class PullHandler:
             waiting.scanned_to = outcome.next_offset
             if self._waiting.park(waiting):
                 return
-        pull.connection.send(self._answer(pull, outcome))
+        pull.connection.send(self._answer(pull, outcome, is_long_polling=True))
 
     def _retry(self, waiting: WaitingPull[_Pull]) -> _Outcome:
         """Read again for a waiting pull. It has waited at the end of its queue, so its messages are new and still in memory.
@@ -340,7 +341,10 @@ class PullHandler:
         self._counters.count_get(group, topic, messages, size_bytes, took_ms, pulls)
         self._slow_consumers.record_lag(group, topic, header.queue_id, self._store.horizon.appended - last_place)
 
-    def _answer(self, pull: _Pull, outcome: _Outcome) -> Sendable:
+    def _answer(self, pull: _Pull, outcome: _Outcome, *, is_long_polling: bool = False) -> Sendable:
+        observer = self._router.responses
+        if observer is not None:
+            observer.record_response(pull.command.code, outcome.code, pull.arrived_ms, is_long_polling=is_long_polling)
         command, offsets = pull.command, (outcome.next_offset, outcome.least, outcome.most)
         suggested = self._read_split.suggest(pull.terms.group, outcome.behind_bytes)
         encode = pull_response if command.serialization is Serialization.JSON else binary_pull_response

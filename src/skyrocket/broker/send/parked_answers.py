@@ -135,6 +135,7 @@ class ConfirmedAnswers:
         self._now_ms = now_ms
         self._parked = ParkedAnswers() if parked is None else parked
         self.on_released: Callable[[int], None] | None = None  # gets how many ms the oldest released answer waited
+        self.on_unconfirmed: Callable[[int, ResponseCode, int], None] | None = None  # position, code and number of such answers
 
     @property
     def waiting(self) -> int:
@@ -183,7 +184,7 @@ class ConfirmedAnswers:
     def fail_all(self, why: str) -> None:
         """Answer all that wait with an error: this node of a group leads no more, and cannot say what becomes of them."""
         for parked in self._parked.take_all():
-            parked.connection.send(_turn_into(ResponseCode.SYSTEM_ERROR, parked.answer, why))
+            parked.connection.send(self._turn_into(ResponseCode.SYSTEM_ERROR, parked.position, parked.answer, why))
 
     def check_time(self, now_ms: int) -> None:
         """Answer the requests that have waited too long: the messages are stored, maybe not on disk or at slaves."""
@@ -193,15 +194,16 @@ class ConfirmedAnswers:
 
     def _unconfirmed(self, position: int, answer: bytes, unflushed: str, alone: str) -> bytes:
         if self._is_group:
-            return _turn_into(ResponseCode.SYSTEM_ERROR, answer, _NO_MAJORITY)
+            return self._turn_into(ResponseCode.SYSTEM_ERROR, position, answer, _NO_MAJORITY)
         if position > self._horizon.reached(REPLICAS):
-            return _turn_into(ResponseCode.FLUSH_SLAVE_TIMEOUT, answer, alone)
-        return _turn_into(ResponseCode.FLUSH_DISK_TIMEOUT, answer, unflushed)
+            return self._turn_into(ResponseCode.FLUSH_SLAVE_TIMEOUT, position, answer, alone)
+        return self._turn_into(ResponseCode.FLUSH_DISK_TIMEOUT, position, answer, unflushed)
 
-
-def _turn_into(code: ResponseCode, answer: bytes, remark: str) -> bytes:
-    """Turn encoded successes into another code. The other fields stay: Apache's clients read the message's id from them."""
-    commands = [decode_command(frame) for frame in FrameSplitter(len(answer)).feed(answer)]
-    for command in commands:
-        command.code, command.remark = code, remark
-    return b"".join(map(encode_command, commands))
+    def _turn_into(self, code: ResponseCode, position: int, answer: bytes, remark: str) -> bytes:
+        """Turn encoded successes into another code. The other fields stay: Apache's clients read the message's id from them."""
+        commands = [decode_command(frame) for frame in FrameSplitter(len(answer)).feed(answer)]
+        for command in commands:
+            command.code, command.remark = code, remark
+        if self.on_unconfirmed is not None:
+            self.on_unconfirmed(position, code, len(commands))
+        return b"".join(map(encode_command, commands))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final, TypedDict
 
 import typer
 
@@ -33,8 +33,19 @@ Sources = Annotated[
     list[str] | None, typer.Option("--from", metavar="ADDRESS", help="An address or network that the rule is for. Repeat it.")
 ]
 Default = Annotated[bool, typer.Option("--default", help="The rule counts only where no other rule matches.")]
-Broker = Annotated[str | None, typer.Option("--broker", "-b", help="Only this broker: a name, or host:port.")]
-BrokerCluster = Annotated[str | None, typer.Option(help="Only the brokers of this cluster.")]
+_PLACE: Final[dict[str, tuple[Any, Any]]] = {
+    "broker_cluster": (Annotated[str | None, typer.Option(help="Only the brokers of this cluster.")], None),
+    "broker": (Annotated[str | None, typer.Option("--broker", "-b", help="Only this broker: a name, or host:port.")], None),
+}
+
+
+class Brokers(TypedDict):
+    """The brokers that a command is for: all of them, slaves included, unless it names a cluster or a broker."""
+
+    cluster: str | None
+    broker: str | None
+
+
 Super = Annotated[bool | None, typer.Option("--super/--normal", help="A Super user may do everything.", show_default=False)]
 NewPassword = Annotated[
     str,
@@ -49,79 +60,71 @@ NewPassword = Annotated[
 ]
 
 
-@cluster_command(app, name="create-user")
+@cluster_command(app, name="create-user", more=_PLACE)
 async def create_user(
     options: CommandOptions,
     user: User,
     password: NewPassword,
     is_super: Super = False,
-    broker_cluster: BrokerCluster = None,
-    broker: Broker = None,
+    **place: Any,
 ) -> CommandResult:
     """Create a user at every broker, slaves included."""
     async with options.admin() as admin:
-        await admin.access.create_user(user, password, is_super=bool(is_super), cluster=broker_cluster, broker=broker)
+        await admin.access.create_user(user, password, is_super=bool(is_super), **_brokers(place))
     return CommandResult({"user": user}, f"User {user} is created.")
 
 
-@cluster_command(app, name="update-user")
+@cluster_command(app, name="update-user", more=_PLACE)
 async def update_user(
     options: CommandOptions,
     user: User,
     password: Annotated[str | None, typer.Option(envvar="ROCKETMQ_NEW_PASSWORD", help="A new secret key.")] = None,
     is_super: Super = None,
     enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="A disabled user can do nothing.")] = None,
-    broker_cluster: BrokerCluster = None,
-    broker: Broker = None,
+    **place: Any,
 ) -> CommandResult:
     """Change a user's password, type or status."""
     if password is None and is_super is None and enabled is None:
         refuse("Nothing to change. Give --password, --super or --normal, --enable or --disable.")
     async with options.admin() as admin:
-        await admin.access.update_user(
-            user, password=password, is_super=is_super, is_enabled=enabled, cluster=broker_cluster, broker=broker
-        )
+        await admin.access.update_user(user, password=password, is_super=is_super, is_enabled=enabled, **_brokers(place))
     return CommandResult({"user": user}, f"User {user} is changed.")
 
 
-@cluster_command(app, name="delete-user", destroys=True)
-async def delete_user(
-    options: CommandOptions, user: User, broker_cluster: BrokerCluster = None, broker: Broker = None
-) -> CommandResult:
+@cluster_command(app, name="delete-user", destroys=True, more=_PLACE)
+async def delete_user(options: CommandOptions, user: User, **place: Any) -> CommandResult:
     """Delete a user and its rules."""
     async with options.admin() as admin:
-        await admin.access.get_user(user, cluster=broker_cluster, broker=broker)
+        await admin.access.get_user(user, **_brokers(place))
         plan = Plan(f"User {user} will be deleted, with its rules: its clients can do nothing from then on.", {"user": user})
         if not options.confirmation.allows(plan):
             return plan.dry_result()
-        await admin.access.delete_user(user, cluster=broker_cluster, broker=broker)
+        await admin.access.delete_user(user, **_brokers(place))
     return CommandResult({"user": user}, f"User {user} is deleted.")
 
 
-@cluster_command(app, name="get-user")
-async def get_user(
-    options: CommandOptions, user: User, broker_cluster: BrokerCluster = None, broker: Broker = None
-) -> CommandResult:
+@cluster_command(app, name="get-user", more=_PLACE)
+async def get_user(options: CommandOptions, user: User, **place: Any) -> CommandResult:
     """Show a user, without its password."""
     async with options.admin() as admin:
-        found = await admin.access.get_user(user, cluster=broker_cluster, broker=broker)
+        found = await admin.access.get_user(user, **_brokers(place))
     return CommandResult(found, _user_table([found]))
 
 
-@cluster_command(app, name="list-users")
+@cluster_command(app, name="list-users", more=_PLACE)
 async def list_users(
     options: CommandOptions,
     part: Annotated[str, typer.Argument(metavar="[PART]", help="Only users whose names contain this.")] = "",
-    broker_cluster: BrokerCluster = None,
-    broker: Broker = None,
+    **place: Any,
 ) -> CommandResult:
     """List users, without their passwords."""
     async with options.admin() as admin:
-        found = await admin.access.list_users(part, cluster=broker_cluster, broker=broker)
+        found = await admin.access.list_users(part, **_brokers(place))
     return CommandResult(found, _user_table(found))
 
 
-@cluster_command(app)
+@cluster_command(app, name="update", more=_PLACE)  # servers treat both alike
+@cluster_command(app, more=_PLACE)
 async def create(
     options: CommandOptions,
     user: User,
@@ -130,8 +133,7 @@ async def create(
     deny: Deny = False,
     sources: Sources = None,
     default: Default = False,
-    broker_cluster: BrokerCluster = None,
-    broker: Broker = None,
+    **place: Any,
 ) -> CommandResult:
     """Allow or deny a user actions on resources. A rule with the same resource is replaced."""
     async with options.admin() as admin:
@@ -142,44 +144,24 @@ async def create(
             deny=deny,
             sources=sources or (),
             is_default=default,
-            cluster=broker_cluster,
-            broker=broker,
+            **_brokers(place),
         )
-        found = await admin.access.list_rules(cluster=broker_cluster, broker=broker)
-    rules = [rule for rule in found if rule.user == user]
+        rules = await _rules_for(admin, user, place)
     return CommandResult(rules, _rule_table(rules))
 
 
-@cluster_command(app)
-async def update(
-    options: CommandOptions,
-    user: User,
-    resource: Resources,
-    actions: Actions,
-    deny: Deny = False,
-    sources: Sources = None,
-    default: Default = False,
-    broker_cluster: BrokerCluster = None,
-    broker: Broker = None,
-) -> CommandResult:
-    """Like create: servers treat both alike."""
-    return await create(options, user, resource, actions, deny, sources, default, broker_cluster, broker)
-
-
-@cluster_command(app, destroys=True)
+@cluster_command(app, destroys=True, more=_PLACE)
 async def delete(
     options: CommandOptions,
     user: User,
     resource: Annotated[str | None, typer.Option("--resource", "-r", help="Only the rule of this resource.")] = None,
     default: Default = False,
-    broker_cluster: BrokerCluster = None,
-    broker: Broker = None,
+    **place: Any,
 ) -> CommandResult:
     """Delete the rule of one resource, or all rules of a user."""
     async with options.admin() as admin:
         if options.confirmation.needs_plan:
-            found = await admin.access.list_rules(user, cluster=broker_cluster, broker=broker)
-            rules = [rule for rule in found if rule.user == user and resource in (None, rule.resource)]
+            rules = [rule for rule in await _rules_for(admin, user, place) if resource in (None, rule.resource)]
             plan = Plan(
                 f"{len(rules)} rules of {user} will be deleted.",
                 {"user": user, "rules": rules},
@@ -187,42 +169,39 @@ async def delete(
             )
             if not options.confirmation.allows(plan):
                 return plan.dry_result()
-        await admin.access.delete_rules(user, resource, is_default=default, cluster=broker_cluster, broker=broker)
+        await admin.access.delete_rules(user, resource, is_default=default, **_brokers(place))
     what = "All rules" if resource is None else f"The rule for {resource}"
     return CommandResult({"user": user, "resource": resource}, f"{what} of {user}: deleted.")
 
 
-@cluster_command(app)
-async def get(options: CommandOptions, user: User, broker_cluster: BrokerCluster = None, broker: Broker = None) -> CommandResult:
+@cluster_command(app, more=_PLACE)
+async def get(options: CommandOptions, user: User, **place: Any) -> CommandResult:
     """Show the rules of a user."""
     async with options.admin() as admin:
-        await admin.access.get_user(user, cluster=broker_cluster, broker=broker)
-        found = await admin.access.list_rules(user, cluster=broker_cluster, broker=broker)
-    rules = [rule for rule in found if rule.user == user]
+        await admin.access.get_user(user, **_brokers(place))
+        rules = await _rules_for(admin, user, place)
     return CommandResult(rules, _rule_table(rules))
 
 
-@cluster_command(app, name="list")
+@cluster_command(app, name="list", more=_PLACE)
 async def list_rules(
     options: CommandOptions,
     user: Annotated[str, typer.Option("--user", help="Only users whose names contain this.")] = "",
     resource: Annotated[str, typer.Option("--resource", "-r", help="Only resources that contain this.")] = "",
-    broker_cluster: BrokerCluster = None,
-    broker: Broker = None,
+    **place: Any,
 ) -> CommandResult:
     """List the rules of all users."""
     async with options.admin() as admin:
-        found = await admin.access.list_rules(user, resource, cluster=broker_cluster, broker=broker)
+        found = await admin.access.list_rules(user, resource, **_brokers(place))
     return CommandResult(found, _rule_table(found))
 
 
-@cluster_command(app)
+@cluster_command(app, more=_PLACE)
 async def convert(
     options: CommandOptions,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A plain_acl.yml of RocketMQ 4.")],
     apply: Annotated[bool, typer.Option("--apply", help="Create the users that do not exist yet, and their rules.")] = False,
-    broker_cluster: BrokerCluster = None,
-    broker: Broker = None,
+    **place: Any,
 ) -> CommandResult:
     """Show the users and rules that a plain_acl.yml means. With --apply, create them at the brokers."""
     text = await asyncio.to_thread(file.read_text, errors="replace")
@@ -232,22 +211,30 @@ async def convert(
         refuse(f"{file} cannot be converted: {error}")
     if apply:
         async with options.admin() as admin:
-            await _apply(admin, converted, broker_cluster, broker)
+            await _apply(admin, converted, place)
     users = [AccessUser(name=user.name, is_super=user.is_super, is_enabled=True) for user, _ in converted.users]
     rules = _rules_of(converted)
     lines = [_user_table(users), "", _rule_table(rules), *(f"Left out: {sentence}." for sentence in converted.left_out)]
     return CommandResult({"users": users, "rules": rules, "leftOut": converted.left_out}, "\n".join(lines))
 
 
-async def _apply(admin: Admin, converted: Converted, broker_cluster: str | None, broker: str | None) -> None:
+def _brokers(place: dict[str, Any]) -> Brokers:
+    """Return the brokers that a command is for, as `Admin.access` takes them."""
+    return {"cluster": place["broker_cluster"], "broker": place["broker"]}
+
+
+async def _rules_for(admin: Admin, user: str, place: dict[str, Any]) -> list[AccessRule]:
+    """Return the rules of one user. Servers look for a part of the name."""
+    return [rule for rule in await admin.access.list_rules(user, **_brokers(place)) if rule.user == user]
+
+
+async def _apply(admin: Admin, converted: Converted, place: dict[str, Any]) -> None:
     for user, acl in converted.users:
         try:
-            await admin.access.get_user(user.name, cluster=broker_cluster, broker=broker)
+            await admin.access.get_user(user.name, **_brokers(place))
             continue  # as Apache's migration: a user that exists is left alone
         except NotFoundError:
-            await admin.access.create_user(
-                user.name, user.password, is_super=user.is_super, cluster=broker_cluster, broker=broker
-            )
+            await admin.access.create_user(user.name, user.password, is_super=user.is_super, **_brokers(place))
         for kind, entries in acl.policies():
             for entry in entries:
                 await admin.access.create_rules(
@@ -256,8 +243,7 @@ async def _apply(admin: Admin, converted: Converted, broker_cluster: str | None,
                     [*map(str, entry.actions)],
                     deny=entry.effect == "Deny",
                     is_default=kind is PolicyType.DEFAULT,
-                    cluster=broker_cluster,
-                    broker=broker,
+                    **_brokers(place),
                 )
 
 

@@ -26,7 +26,9 @@ FINDINGS_SHOWN: Final = 20
 
 
 def repair(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The store: the directory that contains 'commitlog'.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The store: the directory that contains 'commitlog' or 'dledger-n0'.")
+    ],
     commit_log: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The directory of the log, if the broker has one in storePathCommitLog.")
     ] = None,
@@ -46,6 +48,8 @@ def repair(
 
     A torn tail of the log is cut off, and damage in the middle of it is set aside, as when a broker starts after a crash.
     What is replaced or cut is kept in DIR/repaired-TIME. The exit code is 1 when findings are left.
+
+    A node of a DLedger group gets damaged entries, and confirmed ones that are lost, from its group when it starts.
     """
     try:
         work = OfflineRepair(directory, commit_log=commit_log, config=_read_config(config, default_sizes=default_sizes))
@@ -63,14 +67,14 @@ def repair(
             typer.echo(to_json(dry.document) if as_json else dry.text)
             return
         with show_progress("writing queues and index", is_shown=is_terminal()):
-            done = work.run(state, f"{datetime.fromtimestamp(time.time(), UTC):%Y%m%dT%H%M%SZ}")
+            done = work.run(f"{datetime.fromtimestamp(time.time(), UTC):%Y%m%dT%H%M%SZ}")
             left = _find(directory, commit_log)
     except (StoreError, SettingsError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(WRONG_INPUT) from error
     document = {
         **_document(state, findings),
-        "did": done.recovery.sentences(),
+        "did": _tell(done),
         "keptIn": done.kept_in,
         "kept": done.kept,
         "left": left,
@@ -98,6 +102,8 @@ def _plan(directory: Path, state: RepairableLog, findings: list[str]) -> Plan:
     steps = [f"Queues and index of {directory} will be made again from the {state.messages:,} messages of the log."]
     if not state.is_closed:
         steps.insert(0, "The store was not closed.")
+    if state.confirmed_index is not None:
+        steps.append(f"Entries up to {state.confirmed_index} are known to be confirmed; later ones are in no queue.")
     if state.damaged:
         size = sum(each.size for each in state.damaged)
         steps.append(f"{len(state.damaged)} damaged ranges of the log, {size:,} bytes, will be set aside in 'damaged'.")
@@ -107,12 +113,14 @@ def _plan(directory: Path, state: RepairableLog, findings: list[str]) -> Plan:
 
 
 def _document(state: RepairableLog, findings: list[str]) -> dict[str, Any]:
+    node = {} if state.confirmed_index is None else {"confirmedIndex": state.confirmed_index}
     return {
         "messages": state.messages,
         "damaged": [{"offset": each.offset, "bytes": each.size} for each in state.damaged],
         "logEnd": state.end,
         "tailBytes": state.tail_bytes,
         "isClosed": state.is_closed,
+        **node,
         "findings": findings,
     }
 
@@ -120,4 +128,18 @@ def _document(state: RepairableLog, findings: list[str]) -> dict[str, Any]:
 def _report(done: RepairResult, left: list[str]) -> str:
     kept = f"Kept in {done.kept_in}: {', '.join(done.kept) or 'nothing'}. Remove it when all is well."
     outcome = "\n".join(["These findings are left:", *left]) if left else "Everything fits together now."
-    return "\n".join([*done.recovery.sentences(), kept, outcome])
+    return "\n".join([*_tell(done), kept, outcome])
+
+
+def _tell(done: RepairResult) -> list[str]:
+    """Say what the repair did, and what only the group of a DLedger node can do."""
+    sentences = done.recovery.sentences()
+    if done.damaged_entries:
+        first, last, count = done.damaged_entries[0], done.damaged_entries[-1], len(done.damaged_entries)
+        which = f"Entry {first} holds" if count == 1 else f"{count} entries between {first} and {last} hold"
+        sentences.append(f"{which} no message any more. Our node gets such entries from its group when it starts.")
+    elif done.damaged_entries is not None and done.recovery.set_aside:
+        sentences.append("All entries are whole again: headers and index of the ledger told what was damaged.")
+    if done.damaged_entries or done.recovery.lost_after is not None or done.recovery.unfilled:
+        sentences.append("Do not start Apache's node here: it would not ask for them. On an empty directory it gets everything.")
+    return sentences

@@ -144,27 +144,26 @@ def find_unreadable_topics(facts: ClusterFacts) -> Iterator[Symptom]:
     for topic in facts.topics:
         closed = [place.broker_name for place in topic.places if "r" not in place.permission]
         if closed:
-            yield Symptom(
-                f"topic {topic.topic}",
-                f"Topic '{topic.topic}' cannot be read at {count_of(len(closed), 'broker')}: consumers get nothing from there.",
-                f"{_permissions(topic)} {_broker_permissions(closed, facts)}".rstrip(),
-                f"Allow it with: skyrocket topic create {topic.topic} --perm rw; for a whole broker: skyrocket cluster config "
-                "BROKER --set brokerPermission=6",
-            )
+            what = f"cannot be read at {count_of(len(closed), 'broker')}: consumers get nothing from there."
+            yield _closed_topic(topic, closed, what, facts)
 
 
 def find_unwritable_topics(facts: ClusterFacts) -> Iterator[Symptom]:
     for topic in facts.topics:
         closed = [place.broker_name for place in topic.places if "w" not in place.permission or not place.write_queues]
         if closed:
-            yield Symptom(
-                f"topic {topic.topic}",
-                f"Topic '{topic.topic}' takes no messages at {count_of(len(closed), 'broker')}. If that is all of them, "
-                "producers say 'No route info of this topic'.",
-                f"{_permissions(topic)} {_broker_permissions(closed, facts)}".rstrip(),
-                f"Allow it with: skyrocket topic create {topic.topic} --perm rw; for a whole broker: skyrocket cluster config "
-                "BROKER --set brokerPermission=6",
-            )
+            what = f"takes no messages at {count_of(len(closed), 'broker')}. If that is all of them, producers say "
+            yield _closed_topic(topic, closed, f"{what}'No route info of this topic'.", facts)
+
+
+def _closed_topic(topic: TopicFacts, closed: list[str], what: str, facts: ClusterFacts) -> Symptom:
+    return Symptom(
+        f"topic {topic.topic}",
+        f"Topic '{topic.topic}' {what}",
+        f"{_permissions(topic)} {_broker_permissions(closed, facts)}".rstrip(),
+        f"Allow it with: skyrocket topic create {topic.topic} --perm rw; for a whole broker: skyrocket config set BROKER "
+        "brokerPermission=6",
+    )
 
 
 def _permissions(topic: TopicFacts) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from skyrocket.doctor.finding import Diagnosis, DoctorRule, Symptom, apply_rules
+from skyrocket.doctor.finding import Diagnosis, DoctorRule, Symptom, apply_rules, one_symptom
 from skyrocket.doctor.machine.facts import MachineFacts
 from skyrocket.report.parts import Severity
 from skyrocket.report.texts import format_bytes, format_number
@@ -47,16 +47,21 @@ def _few_descriptors(facts: MachineFacts) -> Iterator[Symptom]:
         )
 
 
-def _swappy(facts: MachineFacts) -> Iterator[Symptom]:
-    swappiness = facts.kernel.get("vm.swappiness")
-    if swappiness is not None and swappiness > SWAPPINESS_MAX and facts.swap_bytes:
-        yield Symptom(
-            ABOUT,
-            "The kernel swaps memory of programs out to keep files in memory. A broker writes so much that it becomes a victim: "
-            "pauses of seconds follow.",
-            f"vm.swappiness is {swappiness}, and there are {format_bytes(facts.swap_bytes)} of swap.",
-            "sysctl -w vm.swappiness=1, and the same in /etc/sysctl.d.",
-        )
+def _about(_: MachineFacts) -> str:
+    return ABOUT
+
+
+_swappy = one_symptom(
+    _about,
+    lambda facts: (
+        f"vm.swappiness is {facts.kernel['vm.swappiness']}, and there are {format_bytes(facts.swap_bytes)} of swap."
+        if facts.kernel.get("vm.swappiness", 0) > SWAPPINESS_MAX and facts.swap_bytes
+        else None
+    ),
+    "The kernel swaps memory of programs out to keep files in memory. A broker writes so much that it becomes a victim: "
+    "pauses of seconds follow.",
+    "sysctl -w vm.swappiness=1, and the same in /etc/sysctl.d.",
+)
 
 
 def _few_maps(facts: MachineFacts) -> Iterator[Symptom]:
@@ -84,14 +89,14 @@ def _little_reserve(facts: MachineFacts) -> Iterator[Symptom]:
         )
 
 
-def _strict_overcommit(facts: MachineFacts) -> Iterator[Symptom]:
-    if facts.kernel.get("vm.overcommit_memory") == STRICT_OVERCOMMIT:
-        yield Symptom(
-            ABOUT,
-            "The kernel promises no more memory than it has. Mapped files count, so a broker may fail to map a segment.",
-            f"vm.overcommit_memory is {STRICT_OVERCOMMIT}.",
-            "sysctl -w vm.overcommit_memory=1, and the same in /etc/sysctl.d.",
-        )
+_strict_overcommit = one_symptom(
+    _about,
+    lambda facts: (
+        f"vm.overcommit_memory is {STRICT_OVERCOMMIT}." if facts.kernel.get("vm.overcommit_memory") == STRICT_OVERCOMMIT else None
+    ),
+    "The kernel promises no more memory than it has. Mapped files count, so a broker may fail to map a segment.",
+    "sysctl -w vm.overcommit_memory=1, and the same in /etc/sysctl.d.",
+)
 
 
 RULES: Final[tuple[DoctorRule[MachineFacts], ...]] = (

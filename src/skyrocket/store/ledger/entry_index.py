@@ -46,6 +46,12 @@ def unpack_index_entry(data: bytes | memoryview, at: int = 0) -> EntryHeader | N
     return EntryHeader(size, index, term, pos)
 
 
+def find_index_bytes(files: Files, directory: str) -> int:
+    """Return the size that the index files of a directory have; DLedger's own when there is none."""
+    sizes = (files.size(f"{directory}/{name}") for name in files.names(directory))
+    return next((size for size in sizes if size and size % INDEX_ENTRY_BYTES == 0), INDEX_FILE_BYTES)
+
+
 class EntryIndex:
     """The index files, for the store that owns them or for a reader (`opened` says which)."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from skyrocket.store.errors import StoreError, StoreFormatError
 from skyrocket.store.files import Disk, OpenFiles
 from skyrocket.store.ledger.entry import HEADER_BYTES, EntryHeader, unpack_header
-from skyrocket.store.ledger.entry_index import INDEX_ENTRY_BYTES, INDEX_FILE_BYTES, EntryIndex
+from skyrocket.store.ledger.entry_index import EntryIndex, find_index_bytes
 from skyrocket.store.ledger.node_files import LedgerCheckpointFile, TermFile, TermVote
 from skyrocket.store.log.scan import FoundRecord
 from skyrocket.store.offline.offline_store import EVER_MS, OfflineStore
@@ -22,8 +22,7 @@ def verify_ledger(store: OfflineStore, log_end: int, is_damaged: Callable[[int],
         return
     files = Disk()
     directory = store.paths.ledger_index
-    sizes = (files.size(f"{directory}/{name}") for name in files.names(directory))
-    file_bytes = next((size for size in sizes if size and size % INDEX_ENTRY_BYTES == 0), INDEX_FILE_BYTES)
+    file_bytes = find_index_bytes(files, directory)
     opened = OpenFiles(files, _INDEX_FILES_MAX, writable=False)
     check = _LedgerCheck(store, files, EntryIndex(files, opened, directory, file_bytes=file_bytes), log_end, is_damaged)
     try:

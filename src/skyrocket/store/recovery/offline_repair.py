@@ -6,6 +6,15 @@
 
 Recovery does the work, as when a broker starts after a crash; here it begins at the start of the log, whatever the checkpoint
 says. Nothing is deleted: what repair moves or cuts lies in a directory that an operator removes when all is well.
+
+Of a node of a DLedger group also
+
+    headers and index of entries    each is written again with the other; the files of before are copied to repaired-<time>/
+    damaged entries, confirmed      keep index, term and size, and hold a filler: the node gets them from its group
+    damage behind the confirmed     the log ends there, as after a torn write: no client was told that it is stored
+    confirmed entries that are lost the node votes as one that lost its disk, until it has them again (`learner` in currterm)
+
+Nothing is called confirmed that was not: messages behind the last confirmed entry are in no queue until the group confirms them.
 """
 
 from __future__ import annotations
@@ -19,13 +28,19 @@ from typing import Final
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import StoreFormatError, StoreLockedError, store_error
 from skyrocket.store.files import Disk
+from skyrocket.store.ledger.entry_index import find_index_bytes
 from skyrocket.store.ledger.layout import find_paths
+from skyrocket.store.ledger.ledger_store import LedgerStore
+from skyrocket.store.ledger.node_files import LedgerCheckpointFile, TermFile
+from skyrocket.store.log.readable import read_readable, readable_view
 from skyrocket.store.log.scan import DamagedRange, FoundRecord, last_byte_set
 from skyrocket.store.message_store import OUR_ABORT, MessageStore
 from skyrocket.store.offline.offline_index import IndexSizes, infer_index_sizes
 from skyrocket.store.offline.offline_store import OfflineStore
+from skyrocket.store.offline.verify_ledger import confirmed_end
 from skyrocket.store.queues.consume_queue import ENTRY
 from skyrocket.store.recovery.checkpoint import Checkpoint, CheckpointFile
+from skyrocket.store.recovery.keeping_disk import KeepingDisk
 from skyrocket.store.recovery.recovery import RecoveryResult
 
 REPAIRED_PREFIX: Final = "repaired-"  # of the directories for what repairs moved or cut
@@ -47,6 +62,7 @@ class RepairableLog:
     end: int  # behind the last sound message
     tail_bytes: int  # behind the end: a message that was not written wholly
     is_closed: bool  # by its broker; otherwise queues and index may lack messages of the log
+    confirmed_index: int | None = None  # the last entry of a DLedger log that is known to be confirmed; -1: none is
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +72,7 @@ class RepairResult:
     recovery: RecoveryResult
     kept_in: str  # the directory with what was moved or cut
     kept: tuple[str, ...]  # what lies there
-
-
-class _LockedDisk(Disk):
-    """The disk, with the lock of the store already taken: nobody gets in between the steps of a repair."""
-
-    def __init__(self, release: Callable[[], None]) -> None:
-        super().__init__()
-        self._release: Callable[[], None] = release
-
-    def lock(self, path: str) -> Callable[[], None] | None:  # noqa: ARG002 — of the port
-        return self._release
+    damaged_entries: tuple[int, ...] | None = None  # of a DLedger log: they hold fillers, and come from the group
 
 
 class OfflineRepair:
@@ -77,11 +83,6 @@ class OfflineRepair:
         self._commit_log = commit_log
         self._config = config
         self.paths = find_paths(Disk(), root, commit_log)
-        if self.paths.ledger_id is not None:
-            raise StoreFormatError(
-                f"{self.paths.root} is the store of node {self.paths.ledger_id} of a DLedger group. Start the node: it repairs "
-                f"itself, and gets from its group what is damaged."
-            )
 
     def check_unused(self) -> None:
         """Raise StoreLockedError while a broker has the store open."""
@@ -107,11 +108,26 @@ class OfflineRepair:
                     damaged.append(item)
                 else:
                     end = item.offset
-            trailing = damaged[-1] if damaged and damaged[-1].offset + damaged[-1].size >= end else None
-            end = end if trailing is None else trailing.offset
+            if damaged:
+                cut_from = self._cut_from(store, damaged[-1], end)
+                end = min([end, *(each.offset for each in damaged if each.offset >= cut_from)])
             tail_bytes = sum(stop - begin for _, begin, stop in self._tail_ranges(store, end))
             is_closed = not store.is_open
-        return RepairableLog(messages, tuple(each for each in damaged if each is not trailing), end, tail_bytes, is_closed)
+        kept = tuple(each for each in damaged if each.offset < end)
+        return RepairableLog(messages, kept, end, tail_bytes, is_closed, self._confirmed_index())
+
+    def _cut_from(self, store: OfflineStore, last: DamagedRange, end: int) -> int:
+        """Return the position from which on damage is a tail that is cut: nothing sound, or nothing confirmed, follows it."""
+        if self.paths.ledger_id is not None:
+            return max(confirmed_end(store), store.checkpoint.safe_end or 0)
+        return last.offset if last.offset + last.size >= end else end
+
+    def _confirmed_index(self) -> int | None:
+        """Return the last entry that is known to be confirmed. Raise StoreFormatError when the node's vote cannot be read."""
+        if self.paths.ledger_id is None:
+            return None
+        TermFile(Disk(), self.paths.term_file).read()  # nothing is changed before that is certain
+        return LedgerCheckpointFile(Disk(), self.paths.ledger_checkpoint).read().committed_index
 
     def _tail_ranges(self, store: OfflineStore, end: int) -> list[tuple[int, int, int]]:
         """Return (start of the segment, begin, stop) of the bytes behind `end` that are not zero."""
@@ -125,46 +141,52 @@ class OfflineRepair:
                     found.append((start, begin, stop))
         return found
 
-    def run(self, state: RepairableLog, time_text: str) -> RepairResult:
-        """Repair. `state` is what `look` has found; `time_text` names the directory for what is moved or cut."""
+    def run(self, time_text: str) -> RepairResult:
+        """Repair. `time_text` names the directory for what is moved or cut."""
         release = self._take_lock()
         aside = f"{self.paths.root}/{REPAIRED_PREFIX}{time_text}"
         try:
-            disk = _LockedDisk(release)
+            disk = KeepingDisk(self.paths.commit_log, aside)
             config = self.find_config()
-            kept = self._keep_tail(state.end, aside)
             checkpoint = CheckpointFile(disk, self.paths.checkpoint).read()
             has_abort = disk.exists(self.paths.abort)
             is_ours = checkpoint.is_ours and (not has_abort or disk.read(self.paths.abort) == OUR_ABORT)
             disk.replace(self.paths.abort, OUR_ABORT if is_ours else _FOREIGN_ABORT)  # a repair that is killed can be repeated
-            kept += self._set_aside(disk, aside)
-            CheckpointFile(disk, self.paths.checkpoint).write(_from_the_start(checkpoint))
-            store = MessageStore(self.paths.root, config, files=disk, commit_log=self._commit_log)
+            kept = self._set_aside(disk, aside)
+            done, damaged = self._recover(disk, config)
+            if self.paths.ledger_id is not None and done.set_aside:
+                self._dispatch_again(disk, config)
         except OSError as error:
-            release()
             raise store_error(f"repairing the store in {self.paths.root}", error) from error
-        except BaseException:
+        finally:
             release()
-            raise
-        recovered = store.open()
-        store.close()
-        return RepairResult(recovered, aside, tuple(kept))
+        return RepairResult(done, aside, (*kept, *disk.kept), damaged)
 
-    def _keep_tail(self, end: int, aside: str) -> list[str]:
-        """Copy what lies behind the end of the log. Recovery will cut it."""
-        kept = []
-        with OfflineStore(self.paths.root, commit_log=self._commit_log) as store:
-            for start, begin, stop in self._tail_ranges(store, end):
-                name = f"log-tail-{start + begin:020d}-{stop - begin}"
-                target = Path(aside) / name
-                target.parent.mkdir(exist_ok=True)
-                segment = store.log.segment(start)
-                assert segment is not None
-                with target.open("wb") as file:
-                    for at in range(begin, stop, _COPY_BYTES):
-                        file.write(segment[at : min(at + _COPY_BYTES, stop)])
-                kept.append(name)
-        return kept
+    def _recover(self, disk: Disk, config: StoreConfig) -> tuple[RecoveryResult, tuple[int, ...] | None]:
+        """Let recovery read the whole log. Return also the entries of a DLedger log that are damaged."""
+        checkpoints = CheckpointFile(disk, self.paths.checkpoint)
+        checkpoints.write(_from_the_start(checkpoints.read()))
+        store = self._make_store(disk, config)
+        done = store.open()
+        damaged = tuple(store.damaged_indexes) if isinstance(store, LedgerStore) else None
+        store.close()
+        return done, damaged
+
+    def _dispatch_again(self, disk: Disk, config: StoreConfig) -> None:
+        """Make queues and index once more: entries whose headers were damaged are whole only now."""
+        disk.replace(self.paths.abort, OUR_ABORT)
+        for path in (self.paths.consume_queues, self.paths.index):
+            disk.remove(path)
+        self._recover(disk, config)
+
+    def _make_store(self, disk: Disk, config: StoreConfig) -> MessageStore:
+        paths = self.paths
+        if paths.ledger_id is None:
+            return MessageStore(paths.root, config, files=disk, commit_log=self._commit_log)
+        index_bytes = find_index_bytes(disk, paths.ledger_index)
+        return LedgerStore(
+            paths.root, config, node_id=paths.ledger_id, files=disk, data=self._commit_log, index_file_bytes=index_bytes
+        )
 
     def _set_aside(self, disk: Disk, aside: str) -> list[str]:
         """Move queues and index into the directory, and copy the checkpoint. Another run of the repair may have moved some."""
@@ -177,9 +199,26 @@ class OfflineRepair:
         if disk.exists(self.paths.checkpoint):
             disk.replace(f"{aside}/checkpoint", disk.read(self.paths.checkpoint))
             kept.append("checkpoint")
+        if self.paths.ledger_id is not None:
+            kept += self._copy_ledger(disk, f"{aside}/{Path(self.paths.ledger).name}")
         for directory in (aside, self.paths.root):
             disk.sync_directory(directory)
         return kept
+
+    def _copy_ledger(self, disk: Disk, to: str) -> list[str]:
+        """Copy what a node has beside its log: recovery needs all of it, and may write each file again."""
+        paths = self.paths
+        small = [path for path in (paths.term_file, paths.ledger_checkpoint) if disk.exists(path)]
+        for path in small:
+            disk.replace(f"{to}/{Path(path).name}", disk.read(path))
+        names = disk.names(paths.ledger_index)
+        for name in names:
+            file = disk.open(f"{paths.ledger_index}/{name}", writable=False)
+            stop = last_byte_set(readable_view(file, 0), 0)
+            pieces = (read_readable(file, at, min(_COPY_BYTES, stop - at)) for at in range(0, stop, _COPY_BYTES))
+            disk.replace_with_backup(f"{to}/index/{name}", pieces, None)
+            file.close()
+        return [Path(to).name] if small or names else []
 
     def find_config(self) -> StoreConfig:
         """Return the sizes that the files have: those that are written again must have them too, or no broker opens the store.

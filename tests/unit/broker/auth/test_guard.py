@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from skyrocket.auth.errors import AccessError
-from skyrocket.auth.users import AccessKeys, UserType
+from skyrocket.auth.users import AccessKeys, User, UserStatus, UserType
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import Arrival
 from skyrocket.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, Command, decode_command, encode_header
@@ -75,6 +75,48 @@ async def test_wrong_forged_replayed_and_forbidden_requests_are_refused_logged_a
     assert len([line for line in lines if line["decision"] == "refused"]) == len(requests)
     for secret in (*(keys.password for keys in (ROOT, ALICE, BOB)), "Signature", "brokerPermission=0"):
         assert secret not in broker.audited()
+
+
+CAPTURED: list[tuple[int, dict[str, str], bytes]] = [
+    (RequestCode.SEND_MESSAGE_V2, SEND, b"m"),
+    (RequestCode.PULL_MESSAGE, {"topic": "orders", "consumerGroup": "G"}, b""),
+    (RequestCode.UPDATE_CONSUMER_OFFSET, {"topic": "orders", "consumerGroup": "G", "queueId": "0", "commitOffset": "1"}, b""),
+    (RequestCode.UPDATE_AND_CREATE_TOPIC, {"topic": "orders"}, b""),
+    (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"}, b""),
+    (RequestCode.UPDATE_BROKER_CONFIG, {}, b"brokerPermission=0\n"),
+    (RequestCode.END_TRANSACTION, {"topic": "orders"}, b""),
+]
+TAKEN_AWAY: dict[str, Callable[[GuardedRouter], None]] = {
+    "its user has another password": lambda broker: broker.add_user(AccessKeys(ALICE.name, "another")),
+    "its user is gone": lambda broker: broker.access.store.change_now(lambda table: table.delete_user(ALICE.name, None)),
+    "its user is disabled": lambda broker: broker.access.store.change_now(
+        lambda table: table.with_user(User(ALICE.name, ALICE.password, status=UserStatus.DISABLE))
+    ),
+    "its rule is gone": lambda broker: broker.access.store.change_now(
+        lambda table: table.delete_acl(f"User:{ALICE.name}", None, "")
+    ),
+    "its rule denies now": lambda broker: broker.allow(ALICE, "*", "All", decision="Deny"),
+    "it comes from elsewhere": lambda broker: broker.allow(ALICE, "*", "All", sources=("192.168.0.0/16",)),
+}
+
+
+@pytest.mark.parametrize("why", TAKEN_AWAY)
+async def test_captured_requests_are_good_only_while_their_user_may_still_do_it(tmp_path: Path, why: str):
+    """The protocol has no time in it: a request of today is good tomorrow, but only while its user may still do it."""
+    broker = GuardedRouter(tmp_path)
+    broker.add_user(ALICE)
+    broker.allow(ALICE, "*", "All")
+    for captured in CAPTURED:
+        assert (await asked(broker, signed(*captured))).code == 0
+    broker.served.clear()
+    TAKEN_AWAY[why](broker)
+    table = broker.table
+    for captured in CAPTURED:  # byte for byte the same
+        assert (await asked(broker, signed(*captured))).code == ResponseCode.NO_PERMISSION, captured
+    assert (broker.served, broker.table) == ([], table)
+    await broker.access.audit.close()
+    lines = [json.loads(line) for line in broker.audited().splitlines()]
+    assert len([line for line in lines if line["decision"] == "refused"]) == len(CAPTURED)
 
 
 async def asked(broker: GuardedRouter, command: Command) -> Command:

@@ -6,9 +6,12 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from skyrocket.broker.load.counters import SIZE_BOUNDS
+from skyrocket.broker.metrics.rpc_latency import BOUNDS_MS
 from skyrocket.nameserver.nameserver import Nameserver
 from skyrocket.nameserver.settings import NameserverSettings
 from skyrocket.settings.metrics import MetricsExporter
+from tests.support.golden import GOLDEN
 from tests.support.http_client import Page, scrape
 from tests.support.monitoring_files import alerts, metrics_in, panels, variables
 from tests.support.running_broker import running
@@ -45,13 +48,29 @@ async def test_the_document_has_every_metric_with_its_type(tmp_path: Path):
     assert documented == await exported(tmp_path)
 
 
+async def test_every_name_of_apaches_page_is_exported_or_its_absence_explained(tmp_path: Path):
+    theirs = set(re.findall(r"^# TYPE (\w+)", (GOLDEN / "broker_metrics.txt").read_text(), re.MULTILINE))
+    assert len(theirs) > 40
+    ours = set(await exported(tmp_path))
+    rows = (ROOT / "docs/metrics.md").read_text().split("| not there |")[1].split("\n## ")[0].splitlines()
+    explained = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1] if row.startswith("|") else "")}
+    assert explained == theirs - ours
+
+
+def test_histograms_of_apaches_page_have_the_same_bounds():
+    page = (GOLDEN / "broker_metrics.txt").read_text()
+    for name, bounds in {"rocketmq_rpc_latency_milliseconds": BOUNDS_MS, "rocketmq_message_size": SIZE_BOUNDS}.items():
+        found = re.findall(rf'^{name}_bucket{{.*,le="([0-9.]+)"}}', page, re.MULTILINE)
+        assert {float(bound) for bound in found} == set(map(float, bounds)), name
+
+
 def test_labels_in_the_document_are_those_of_the_families():
-    from skyrocket.broker.metrics import connections, lag, replicas, storage, traffic, waiting
+    from skyrocket.broker.metrics import connections, lag, replicas, rpc_latency, storage, traffic, waiting
     from skyrocket.metrics import process, turn_times
     from skyrocket.metrics.family import Family
     from skyrocket.nameserver import monitoring
 
-    modules = [connections, lag, replicas, storage, traffic, waiting, process, turn_times, monitoring]
+    modules = [connections, lag, replicas, rpc_latency, storage, traffic, waiting, process, turn_times, monitoring]
     families = [value for module in modules for value in vars(module).values() if isinstance(value, Family)]
     before = ""
     documented: dict[str, list[str]] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from skyrocket.broker.metrics.stages import StageTimes
 from skyrocket.metrics.histogram import HistogramState
 from skyrocket.metrics.turn_times import PAUSE_SECONDS, STAGE_SECONDS
@@ -36,6 +38,26 @@ def test_copies_are_timed_from_the_append_until_they_have_it():
     clock.now_s = 2.5
     times.record_copied(300)
     assert (states(times)["replicate"].counts[-1], states(times)["replicate"].total) == (2, 2.5)
+
+
+class Log:
+    on_written: Callable[[float], None] | None = None
+
+    def write(self) -> None:
+        if self.on_written is not None:
+            self.on_written(0.125)
+
+
+def test_one_append_is_observed_for_each_turn_that_is():
+    times, log = StageTimes(), Log()
+    times.watch_log(log)
+    for _ in range(5):
+        log.write()
+    assert states(times)["append"].counts[-1] == 1
+    times.record_turn(0.5, 0.25)
+    for _ in range(5):
+        log.write()
+    assert (states(times)["append"].counts[-1], states(times)["append"].total) == (2, 0.25)
 
 
 def test_each_observation_is_in_its_stage():

@@ -15,7 +15,6 @@ from skyrocket.client import sync as sync_client
 from skyrocket.store.files import Disk
 from skyrocket.store.recovery.recovery import Recovery
 from skyrocket.testing import sync
-from tests.support.ledgers import golden_ledger
 from tests.support.sample_stores import fingerprint, flip, golden_store, sample_store
 
 COUNT = 60
@@ -213,9 +212,3 @@ def test_apaches_store_is_repaired(tmp_path: Path):
     shutil.rmtree(store / "consumequeue")
     assert run_json("repair", store, "--yes", "--default-sizes")["left"] == []
     assert dump(store) == messages
-
-
-def test_the_store_of_a_dledger_node_is_left_to_its_group(tmp_path: Path):
-    code, out, err = run("repair", golden_ledger(tmp_path), "--yes")
-    assert (code, out) == (2, "")
-    assert "Start the node: it repairs itself" in err
