@@ -15,6 +15,7 @@ from typing import Final, Literal, NamedTuple
 from playwright.async_api import Browser, ViewportSize, async_playwright
 
 from skyrocket.client import Admin, ClientOptions, Consumer, Message, Producer
+from skyrocket.console.clusters import name_cluster
 from skyrocket.console.server import ConsoleOptions, ConsoleServer
 from skyrocket.testing import LocalBroker
 from tools.report_pictures import FOLDER, find_chromium
@@ -106,7 +107,7 @@ async def main() -> None:
         raise SystemExit("There is no Chromium here. On Debian, install it with: apt-get install chromium")
     async with LocalBroker() as broker:
         await fill(broker.nameserver)
-        options = ConsoleOptions(client=ClientOptions(broker.nameserver), port=0)
+        options = ConsoleOptions(clusters=(name_cluster(ClientOptions(broker.nameserver)),), port=0)
         async with consumers(broker.nameserver), ConsoleServer(options) as console, Producer(broker.nameserver) as producer:
             for number in range(int(HISTORY_S * 10)):
                 for _ in range(1 + number % 30):

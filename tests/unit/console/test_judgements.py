@@ -66,7 +66,7 @@ def test_a_broker_that_did_not_answer_has_a_gap():
         ("broker-a", [(1_000.0, 5.0)]),
         ("broker-a (1)", [(1_000.0, 0.0)]),
     ]
-    assert charts["Time to answer"].series[0].points == [(1_000.0, 2.0)]
+    assert charts["Time to answer the console"].series[0].points == [(1_000.0, 2.0)]
 
 
 def test_history_is_bounded():

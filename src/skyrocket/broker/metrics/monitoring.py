@@ -52,6 +52,7 @@ class BrokerMonitoring(Monitoring):
         self._store.log.on_written = self.stages.record_append
         context.flusher.on_flushed = self.stages.record_flush
         context.answers.on_released = self.stages.record_parked
+        context.runtime_figures.append(self.stages.figures)
         self.health.reasons.append(lambda: self._store.refusal)
         process, lag, storage = ProcessFigures(), LagMetrics(context), StorageMetrics(context)
         connections = ConnectionMetrics(context, lambda: len(server.connections), waiting_pulls)
