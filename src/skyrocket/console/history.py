@@ -69,7 +69,7 @@ class ClusterHistory:
         brokers = sample.brokers[:BROKERS_SAMPLED_MAX]
         self._stages = {one.state.address: self._add_stages(one.state) for one in brokers}
         slim = (
-            one._replace(state=msgspec.structs.replace(one.state, stages={}), stages_p99_ms=self._last_p99_ms(one.state.address))
+            one._replace(state=msgspec.structs.replace(one.state, stages={}), stages_p99_ms=self._last_p99_ms(one.state))
             for one in brokers
         )
         self._samples.append(sample._replace(brokers=tuple(slim)))
@@ -105,9 +105,9 @@ class ClusterHistory:
             told.append(state.stages)
         return told
 
-    def _last_p99_ms(self, address: str) -> dict[str, float]:
-        told = self._stages[address]
-        if len(told) < 2:
+    def _last_p99_ms(self, state: BrokerState) -> dict[str, float]:
+        told = self._stages[state.address]
+        if state.error or len(told) < 2:
             return {}
         found = {stage: now.since(told[-2].get(stage, StageDurations())).quantile_ms(P99) for stage, now in told[-1].items()}
         longest_ms = max((bound for now in told[-1].values() for bound in now.bounds_ms), default=0.0)
