@@ -70,7 +70,9 @@ def format_span_ms(value: float | None) -> str:
 
 @cache
 def read_asset(name: str) -> bytes:
-    return files(__package__).joinpath("assets", name).read_bytes()
+    """Return a file that a page loads. The style sheet begins with the palette that reports have, too."""
+    own = files(__package__).joinpath("assets", name).read_bytes()
+    return files("skyrocket.report").joinpath("palette.css").read_bytes() + own if name == "console.css" else own
 
 
 @cache
