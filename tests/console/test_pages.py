@@ -207,7 +207,11 @@ def test_members_their_queues_and_their_mismatch_are_shown(visitor: Visitor, bro
         assert "Clustering" in text_of(page)
         member = re.search(r'href="(/groups/coupons/members/[^"]+)"', page)
         assert member is not None
-        assert "Subscriptions" in visitor.read(member[1])
+        told = visitor.read(member[1])
+        assert "Subscriptions" in told
+        assert "PROP_CONSUMEORDERLY false" in told
+        assert "It tells none" in told, "our client does not measure its rates, and zeros would be a lie"
+        assert "thread " in visitor.read(f"{member[1]}?stack=1")
     assert "Failed." in visitor.read("/groups/coupons/members/nobody")
 
 

@@ -125,6 +125,19 @@ class MemberQueue(QueueResult, frozen=True):
 
     committed_offset: int  # the next offset to commit
     cached_messages: int  # pulled and not finished
+    pulled_ms: int = 0  # when it last pulled; 0: it does not tell, or never did
+    consumed_ms: int = 0
+
+
+class MemberRates(AdminResult, frozen=True):
+    """How a consumer does with a topic, by its own measure. A client that does not measure tells zeros."""
+
+    pull_ms: float  # mean time of a pull
+    pulled_rate: float  # messages per second
+    handling_ms: float  # mean time of the handler
+    consumed_rate: float
+    failed_rate: float
+    failed: int  # messages in the last hour
 
 
 class MemberState(AdminResult, frozen=True):
@@ -136,6 +149,9 @@ class MemberState(AdminResult, frozen=True):
     queues: list[MemberQueue]
     subscription_types: dict[str, str] = {}  # topic -> TAG or SQL92
     is_broadcasting: bool | None = None  # None: it does not tell
+    rates: dict[str, MemberRates] = {}  # by topic
+    properties: dict[str, str] = {}  # its settings, by the names of Java's client
+    stack: str = ""  # what its threads do, if that was asked for
 
 
 class QueueProgress(QueueResult, frozen=True):
