@@ -204,7 +204,7 @@ def test_the_doctor_shows_its_findings_when_it_has_ended(page: Page, broker: Syn
         admin.groups.create("switched-off", enabled=False)
     page.goto("/groups/switched-off")
     page.get_by_role("link", name="Ask the doctor").click()
-    expect(page.get_by_role("article").first).to_contain_text("Group 'switched-off' is")
+    expect(page.get_by_role("article").first).to_contain_text("Group 'switched-off' may not consume")
     expect(page.locator("[data-live]")).to_have_count(0)
     page.get_by_role("article").get_by_role("link", name="group switched-off").first.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("switched-off")

@@ -7,6 +7,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -16,6 +17,7 @@ from skyrocket.client.sync import Admin
 from skyrocket.console.clusters import ConsoleCluster, check_clusters, name_cluster
 from skyrocket.console.errors import ConsoleError
 from skyrocket.console.limits import CLUSTERS_MAX, PAGES_AT_ONCE
+from skyrocket.console.security.users import ConsoleRole, ConsoleUser, format_user, hash_password
 from skyrocket.console.server import ConsoleServer
 from skyrocket.testing import sync
 from skyrocket.testing.threaded import SyncBroker
@@ -120,6 +122,28 @@ def test_a_change_is_logged_with_its_cluster(visitor: Visitor, caplog: pytest.Lo
     with caplog.at_level("INFO", "skyrocket.console.application"):
         visitor.fill("/c/stage/new-group", group="logged")
     assert any(line.endswith("retries 16 (cluster stage)") for line in caplog.messages)
+
+
+def test_one_login_is_for_all_clusters_and_without_it_not_even_their_names_are_told(broker: SyncBroker, tmp_path: Path):
+    users = tmp_path / "users.txt"
+    users.write_text(format_user(ConsoleUser("vic", ConsoleRole.VIEWER, hash_password("viewer-password", b"s" * 16))))
+    clusters = tuple(ConsoleCluster(name, f"--cluster {name}", ClientOptions(broker.nameserver)) for name in ("prod", "stage"))
+    with running_console("", clusters=clusters, users=users) as guarded:
+        with httpx.Client(base_url=guarded.url) as http:
+            for path in ("/", "/c/prod/topics", "/c/nowhere/topics"):
+                assert http.get(path).headers["location"].startswith("/login?next=%2F")
+                assert "stage" not in http.get(path, follow_redirects=True).text
+            assert http.post("/c/prod/topics", data={"topic": "x"}).status_code == 403
+        visitor = Visitor(guarded.url)
+        answer = visitor.http.post("/login", data={"name": "vic", "password": "viewer-password", "next": "/c/prod/topics"})
+        assert answer.url.path == "/c/prod/topics"
+        assert "vic (viewer)" in visitor.read("/c/stage/groups")
+        token = re.search(r'name="token" value="(\w+)"', visitor.get("/"))
+        assert token is not None
+        for cluster in ("prod", "stage"):
+            refused = visitor.http.post(f"/c/{cluster}/topics", data={"token": token[1], "topic": "viewer-topic"})
+            assert refused.status_code == 403
+        visitor.close()
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ class GroupAdmin:
         )
 
     async def member_state(self, group: str, client_id: str, *, stack: bool = False) -> MemberState:
-        """Ask a connected consumer, through a broker, for its subscriptions and queues, with `stack` also for what its threads do.
+        """Ask a connected consumer, through a broker, for its subscriptions and queues; with `stack` also what its threads do.
 
         Raises NotFoundError if no broker reaches it.
         A consumer that hangs does not answer: TimedOutError, or BrokerError.

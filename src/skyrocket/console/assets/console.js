@@ -63,7 +63,9 @@ document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") event.target.blur();
     return;
   }
-  if (event.timeStamp - prefixAt < SEQUENCE_MS) {
+  if (event.key === "Escape") {
+    document.querySelector("details.switch")?.removeAttribute("open");
+  } else if (event.timeStamp - prefixAt < SEQUENCE_MS) {
     prefixAt = -SEQUENCE_MS;
     const link = document.querySelector(`nav a[data-key="${CSS.escape(event.key)}"]`);
     if (link) link.click();
