@@ -7,6 +7,7 @@ or the style sheet of `skyrocket/console`.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -38,9 +39,8 @@ class Picture(NamedTuple):
 
 
 PICTURES: Final = (
-    Picture("clusters-light", "/", "light", height=520),
+    Picture("clusters-light", "/", "light", height=420),
     Picture("overview-light", "/c/shop/", "light", height=1750),
-    Picture("overview-dark", "/c/shop/", "dark", height=1750),
     Picture("cluster-light", "/c/shop/cluster", "light"),
     Picture("broker-dark", "/c/shop/cluster", "dark", height=1100, click="td a"),
     Picture("topics-light", "/c/shop/topics", "light"),
@@ -52,7 +52,8 @@ PICTURES: Final = (
     Picture("dead-letters-light", "/c/shop/dead-letters/billing", "light"),
     Picture("waiting-dark", "/c/shop/waiting", "dark"),
     Picture("access-light", "/c/shop/access", "light"),
-    Picture("doctor-light", "/c/shop/doctor", "light", height=1300),
+    Picture("doctor-light", "/c/shop/doctor", "light", height=980),
+    Picture("overview-dark", "/c/shop/", "dark", height=1900),  # with what the doctor found
     Picture("message-light", "/c/shop/messages?topic=orders", "light", height=1200, click="td a"),
     Picture("topics-telephone", "/c/shop/topics", "dark", TELEPHONE_WIDTH, 844),
     Picture("doctor-telephone", "/c/shop/doctor?group=audit", "light", TELEPHONE_WIDTH, 844),
@@ -100,6 +101,14 @@ async def consumers(nameserver: str) -> AsyncIterator[None]:
         yield
 
 
+async def produce(producer: Producer) -> None:
+    """Send messages at a rate that changes, until the task is cancelled."""
+    for number in itertools.count():
+        for _ in range(1 + number % 30):
+            await producer.send(Message("sign-ups", b"hello"))
+        await asyncio.sleep(0.1)
+
+
 async def take(browser: Browser, url: str, picture: Picture) -> None:
     size = ViewportSize(width=picture.width, height=picture.height)
     context = await browser.new_context(base_url=url, viewport=size, color_scheme=picture.scheme)
@@ -125,10 +134,8 @@ async def main() -> None:
         ]
         options = ConsoleOptions(clusters=tuple(clusters), port=0)
         async with consumers(broker.nameserver), ConsoleServer(options) as console, Producer(broker.nameserver) as producer:
-            for number in range(int(HISTORY_S * 10)):
-                for _ in range(1 + number % 30):
-                    await producer.send(Message("sign-ups", b"hello"))
-                await asyncio.sleep(0.1)
+            load = asyncio.create_task(produce(producer))
+            await asyncio.sleep(HISTORY_S)
             async with async_playwright() as playwright:
                 browser = await playwright.chromium.launch(executable_path=Path(chromium))
                 await take(browser, console.url, PICTURES[1])  # starts the sweep over the groups
@@ -136,6 +143,8 @@ async def main() -> None:
                 for picture in PICTURES:
                     await take(browser, console.url, picture)
                 await browser.close()
+            load.cancel()
+            await asyncio.gather(load, return_exceptions=True)
 
 
 if __name__ == "__main__":
