@@ -115,6 +115,12 @@ def test_a_page_has_the_readers_colours(scheme: str, browser: Browser, console: 
         assert colour == {"light": "rgb(255, 255, 255)", "dark": "rgb(15, 19, 24)"}[scheme]
 
 
+def test_the_menu_of_a_telephone_shows_where_one_is(browser: Browser, console: ConsoleServer):
+    with open_page(browser, console.url, viewport=TELEPHONE, is_mobile=True, has_touch=True) as page:
+        page.goto("/access")
+        expect(page.locator("nav a[aria-current]")).to_be_in_viewport(ratio=1)
+
+
 # --- work with it
 
 

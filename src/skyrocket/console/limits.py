@@ -40,6 +40,7 @@ EXAMINATION_KEPT_MS: Final = 30_000  # a younger result is shown again; an older
 EXAMINATIONS_KEPT_MAX: Final = 32
 EXAMINATION_S_MAX: Final = 120.0
 URGENT_SHOWN: Final = 5  # findings of the last examination on the overview
+URGENT_MS: Final = 600_000  # an older examination is not shown there
 
 # --- the sweep over all groups
 SWEEP_EVERY_MS: Final = 30_000

@@ -9,7 +9,7 @@ import pytest
 
 from skyrocket.client import NoNameserverError
 from skyrocket.console.examinations import Examinations, Subject
-from skyrocket.console.limits import EXAMINATION_KEPT_MS, EXAMINATIONS_KEPT_MAX
+from skyrocket.console.limits import EXAMINATION_KEPT_MS, EXAMINATIONS_KEPT_MAX, URGENT_MS
 from skyrocket.console.pages.doctor import link_subjects, list_urgent
 from skyrocket.doctor.examination import Examination
 from skyrocket.doctor.finding import Diagnosis
@@ -121,11 +121,13 @@ def test_a_finding_leads_to_the_pages_of_what_it_names(about: str, links: list[t
 
 async def test_the_overview_has_problems_and_warnings_alone():
     doctor = Doctor()
-    assert list_urgent(doctor.examinations.last(CLUSTER)) == []
+    assert list_urgent(doctor.examinations.last(CLUSTER), doctor.now_ms) == []
     doctor.may_end.set()
     doctor.examinations.look(CLUSTER)
     await doctor.examinations.wait()
     result = doctor.examinations.last(CLUSTER)
     assert result is not None
     found = [finding(severity.value, severity) for severity in Severity]
-    assert {one.about for one in list_urgent(result._replace(examined=Examination(found, [])))} == {"problem", "warning"}
+    result = result._replace(examined=Examination(found, []))
+    assert {one.about for one in list_urgent(result, doctor.now_ms)} == {"problem", "warning"}
+    assert list_urgent(result, doctor.now_ms + URGENT_MS + 1) == [], "by now they may be cured"

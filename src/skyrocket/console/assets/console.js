@@ -48,6 +48,10 @@ async function refreshForEver() {
 setTimeout(refreshForEver, document.querySelector("[data-soon]") ? SOON_MS : REFRESH_MS);
 document.addEventListener("visibilitychange", refresh);
 
+// --- on a telephone the menu scrolls sideways: show where one is
+
+document.querySelector("nav a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+
 // --- keys
 
 let prefixAt = -SEQUENCE_MS;

@@ -7,6 +7,7 @@ import shlex
 from typing import Final, NamedTuple
 
 from skyrocket.console.examinations import ExaminationResult, Subject
+from skyrocket.console.limits import URGENT_MS
 from skyrocket.console.visit import Answer, Page, Visit, attempt
 from skyrocket.doctor.finding import Diagnosis
 from skyrocket.report.parts import Severity
@@ -54,7 +55,8 @@ def link_subjects(finding: Diagnosis) -> list[FindingLink]:
     return found
 
 
-def list_urgent(result: ExaminationResult | None) -> list[Diagnosis]:
-    """Return the findings that somebody should look at."""
-    urgent = (Severity.PROBLEM, Severity.WARNING)
-    return [one for one in result.examined.findings if one.severity in urgent] if result and result.examined else []
+def list_urgent(result: ExaminationResult | None, now_ms: int) -> list[Diagnosis]:
+    """Return the findings that somebody should look at. After a while they may be cured, and count no more."""
+    if result is None or result.examined is None or now_ms - result.ended_ms > URGENT_MS:
+        return []
+    return [one for one in result.examined.findings if one.severity in (Severity.PROBLEM, Severity.WARNING)]

@@ -20,6 +20,7 @@ async def show_overview(visit: Visit) -> Answer:
     )
     found = states.value or []
     examined = visit.clients.examinations.last(Subject())
+    urgent = list_urgent(examined, visit.now_ms)
     values = {
         "states": states,
         "topics": topics,
@@ -31,8 +32,8 @@ async def show_overview(visit: Visit) -> Answer:
         "stages": {one.address: {row.stage: row for row in visit.clients.history.stages(one.address)} for one in found},
         "stage_names": [stage for stage in STAGES if stage != "park"],
         "examined": examined,
-        "urgent": [(one, link_subjects(one)) for one in list_urgent(examined)[:URGENT_SHOWN]],
-        "urgent_left": max(0, len(list_urgent(examined)) - URGENT_SHOWN),
+        "urgent": [(one, link_subjects(one)) for one in urgent[:URGENT_SHOWN]],
+        "urgent_left": max(0, len(urgent) - URGENT_SHOWN),
     }
     return Page("overview.html", "Overview", values)
 
