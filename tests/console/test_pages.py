@@ -277,7 +277,7 @@ def test_a_search_goes_on_where_a_page_ended(visitor: Visitor, broker: SyncBroke
     found, path, pages = list[str](), "/messages?topic=many&by=time", 0
     while path:
         page = visitor.get(path)
-        found += re.findall(r"<td>(m-\d+)</td>", page)
+        found += re.findall(r"<td[^>]*>(m-\d+)</td>", page)
         following = re.search(r'rel="next" href="([^"]+)"', page)
         path = following[1].replace("&amp;", "&") if following else ""
         pages += 1
@@ -292,10 +292,10 @@ def test_a_page_reads_a_bounded_number_of_bytes(visitor: Visitor, broker: SyncBr
         for number in range(4):
             producer.send(Message("heavy", b"x" * 3_500_000, keys=f"h-{number}"))
     first = visitor.get("/messages?topic=heavy&by=time")
-    assert re.findall(r"<td>(h-\d)</td>", first) == ["h-0", "h-1", "h-2"]
+    assert re.findall(r"<td[^>]*>(h-\d)</td>", first) == ["h-0", "h-1", "h-2"]
     following = re.search(r'rel="next" href="([^"]+)"', first)
     assert following is not None
-    assert re.findall(r"<td>(h-\d)</td>", visitor.get(following[1].replace("&amp;", "&"))) == ["h-3"]
+    assert re.findall(r"<td[^>]*>(h-\d)</td>", visitor.get(following[1].replace("&amp;", "&"))) == ["h-3"]
     admin.topics.delete("heavy")
 
 
