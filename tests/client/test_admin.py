@@ -155,6 +155,9 @@ async def test_members_and_progress_of_a_group(servers: Servers):
             state = await admin.groups.member_state(group, consumer.client_id)
             assert (state.group, state.client_id, state.subscriptions[topic]) == (group, consumer.client_id, "*")
             assert [row.queue for row in state.queues if row.topic == topic] == [Queue(topic, BROKER, 0), Queue(topic, BROKER, 1)]
+            assert (state.stack, state.properties["PROP_CONSUMEORDERLY"]) == ("", "false")
+            assert topic in state.rates
+            assert "thread" in (await admin.groups.member_state(group, consumer.client_id, stack=True)).stack
             with pytest.raises(NotFoundError, match="No broker reaches consumer 'somebody-else'"):
                 await admin.groups.member_state(group, "somebody-else")
             await consumer.commit()

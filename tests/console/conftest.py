@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Browser
 
 from skyrocket.console.server import ConsoleServer
 from skyrocket.testing import sync
 from skyrocket.testing.threaded import SyncBroker
+from tests.support.browser import running_browser
 from tests.support.console import Visitor, running_console
 
 
@@ -21,6 +23,12 @@ def broker() -> Iterator[SyncBroker]:
 @pytest.fixture(scope="module")
 def console(broker: SyncBroker) -> Iterator[ConsoleServer]:
     with running_console(broker.nameserver) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with running_browser() as running:
         yield running
 
 

@@ -40,9 +40,38 @@ def test_every_page_shows_apaches_cluster(apache: Servers, apache_visitor: Visit
     broker = apache_visitor.read(address[1])
     assert "brokerVersionDesc V5_5_0" in broker
     assert "No slave is connected" in broker
-    for path in ("/topics?internal=1", "/groups?internal=1", "/dead-letters", "/waiting", "/access"):
+    for path in ("/topics?internal=1", "/groups?internal=1", "/dead-letters", "/waiting", "/access", "/doctor"):
         assert "This page failed" not in apache_visitor.read(path)
     assert "authentication is off" in apache_visitor.read("/access")
+
+
+def test_what_apaches_cluster_does_not_have_says_so(apache: Servers, apache_visitor: Visitor):
+    wait_until(lambda: "1 of 1 answer" in apache_visitor.read("/"), "Apache's broker tells its figures")
+    overview = apache_visitor.read("/")
+    assert "Apache's broker has no times of stages" in overview
+    assert "Wait for a turn, 99 % at most (ms) No broker tells it." in overview
+    assert "Apache's brokers tell neither their role and term in a DLedger group nor damage" in apache_visitor.read("/cluster")
+    with Admin(apache.nameserver) as admin:
+        broker = f"/brokers/{admin.cluster.brokers()[0].address}"
+    assert "Apache's broker has no times of stages" in apache_visitor.read(broker)
+    assert "Apache's broker accepts every name" in apache_visitor.read(broker)
+    unknown = apache_visitor.fill(broker, "settings", name="noSuchSetting", value="1")
+    assert "noSuchSetting of broker-a" in unknown, "Apache's broker says yes, as the page warns"
+    access = apache_visitor.read("/access")
+    assert "Apache's brokers have them only while access control is on" in access
+    assert "Failed." not in access
+    assert "Apache's brokers tell neither how many requests they refused" in apache_visitor.read("/doctor")
+    assert "Timers: 0 messages wait" in apache_visitor.read("/waiting"), "it has a timer wheel"
+
+
+def test_the_doctor_examines_apaches_cluster(apache: Servers, apache_visitor: Visitor):
+    with Admin(apache.nameserver) as admin:
+        admin.groups.create("disabled-group", enabled=False)
+    path = "/doctor?group=disabled-group"
+    wait_until(lambda: "Examined" in apache_visitor.read(path), "the examination ends")
+    page = apache_visitor.get(path)
+    assert 'href="/groups/disabled-group">group disabled-group</a>' in page
+    assert "docs/doctor.md#group-disabled" in page
 
 
 def test_topics_groups_and_messages_of_apaches_broker(apache: Servers, apache_visitor: Visitor):

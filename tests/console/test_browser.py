@@ -5,61 +5,46 @@ Whatever a page logs as an error fails its test: a script that breaks, a file th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
-from skyrocket.client import Message
+from skyrocket.client import ClientOptions, Message
 from skyrocket.client.sync import Admin, Producer
+from skyrocket.console.clusters import ConsoleCluster
 from skyrocket.console.server import ConsoleServer
 from skyrocket.testing import sync
 from skyrocket.testing.threaded import SyncBroker
+from tests.support.browser import FITS, TELEPHONE, open_page
 from tests.support.console import running_console
 from tests.support.ports import free_port
-from tests.support.tools import need
-from tests.support.waiting import WAIT_S_MAX
 
-CHROMIUM = Path(os.environ.get("SKYROCKET_CHROMIUM", "/usr/bin/chromium"))
-WAIT_MS = WAIT_S_MAX * 1000
-TELEPHONE = {"width": 390, "height": 844}
-PAGES = ["/", "/cluster", "/topics", "/groups", "/messages?topic=orders", "/dead-letters", "/waiting", "/access"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if not CHROMIUM.exists():
-        need("chromium")
-    expect.set_options(timeout=WAIT_MS)
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM)
-        yield running
-        running.close()
+PAGES = ["/", "/cluster", "/topics", "/groups", "/messages?topic=orders", "/dead-letters", "/waiting", "/access", "/doctor"]
+MORE_PAGES = [
+    "/new-topic",
+    "/topics/orders",
+    "/topics/orders/change",
+    "/topics/orders/delete",
+    "/new-group",
+    "/groups/coupons",
+    "/groups/coupons/change",
+    "/groups/coupons/delete",
+    "/groups/coupons/reset?topic=orders&to=first",
+    "/messages?topic=orders&by=time",
+    "/message?topic=orders&broker=broker-a&queue=0&offset=0",
+    "/dead-letters/coupons",
+    "/brokers/BROKER",
+    "/doctor?group=coupons",
+    "/nowhere",
+]
+FORMS = ["/new-topic", "/new-group"]  # which ask the cluster for nothing, or for little
 
 
 @pytest.fixture
 def page(browser: Browser, console: ConsoleServer) -> Iterator[Page]:
-    yield from open_page(browser, console.url)
-
-
-# What Chromium logs by itself about an answer with an error status, and in a test about a network that is gone.
-NOT_OURS = ("the server responded with a status of", "net::ERR_INTERNET_DISCONNECTED")
-
-
-def open_page(browser: Browser, url: str, **options: object) -> Iterator[Page]:
-    """Open a browser window. It must load nothing from elsewhere, and log no error."""
-    context = browser.new_context(base_url=url, **options)  # type: ignore[arg-type]
-    context.set_default_timeout(WAIT_MS)
-    one = context.new_page()
-    errors: list[str] = []
-    one.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-    one.on("pageerror", lambda error: errors.append(str(error)))
-    one.on("request", lambda request: errors.append(request.url) if not request.url.startswith(url) else None)
-    yield one
-    context.close()
-    assert [error for error in errors if not any(text in error for text in NOT_OURS)] == []
+    with open_page(browser, console.url) as one:
+        yield one
 
 
 @pytest.fixture(scope="module")
@@ -84,43 +69,56 @@ LOOK_AGAIN = "document.dispatchEvent(new Event('visibilitychange'))"  # live par
 # --- each page
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_a_page_of_a_filled_cluster(path: str, page: Page):
-    page.goto(path)
+@pytest.mark.parametrize("path", PAGES + MORE_PAGES)
+def test_a_page_of_a_filled_cluster(path: str, page: Page, broker: SyncBroker):
+    page.goto(path.replace("BROKER", broker.address))
     expect(page.get_by_role("heading", level=1)).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page does not scroll sideways"
+    assert page.evaluate(FITS)
 
 
 def test_pages_of_an_empty_cluster(browser: Browser):
-    with sync.LocalBroker() as empty, running_console(empty.nameserver) as console:
-        for page in open_page(browser, console.url):
-            for path in [path for path in PAGES if "?" not in path]:
-                page.goto(path)
-                expect(page.get_by_role("heading", level=1)).to_be_visible()
-                assert page.get_by_role("alert").count() == 0, path
+    with (
+        sync.LocalBroker() as empty,
+        running_console(empty.nameserver) as console,
+        open_page(browser, console.url) as page,
+    ):
+        for path in [*(path for path in PAGES if "?" not in path), *FORMS, f"/brokers/{empty.address}"]:
+            page.goto(path)
+            expect(page.get_by_role("heading", level=1)).to_be_visible()
+            assert page.get_by_role("alert").count() == 0, path
+        page.goto("/doctor")
+        expect(page.get_by_text("1 nameserver, 1 broker")).to_be_visible()
 
 
 def test_pages_of_a_cluster_that_does_not_answer(browser: Browser):
-    with running_console(f"127.0.0.1:{free_port()}") as console:
-        for page in open_page(browser, console.url):
-            for path in PAGES:
-                page.goto(path)
-                expect(page.get_by_role("alert").first).to_contain_text("Failed.")
+    with running_console(f"127.0.0.1:{free_port()}") as console, open_page(browser, console.url) as page:
+        for path in PAGES:
+            page.goto(path)
+            expect(page.get_by_role("alert").first).to_contain_text("Failed.")
+        for path in (path for path in MORE_PAGES if path not in ("/new-group", "/nowhere", "/doctor?group=coupons")):
+            page.goto(path)
+            expect(page.get_by_role("alert").first).to_contain_text("No nameserver answers")
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_a_page_fits_a_telephone(path: str, browser: Browser, console: ConsoleServer):
-    for page in open_page(browser, console.url, viewport=TELEPHONE, is_mobile=True, has_touch=True):
-        page.goto(path)
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page does not scroll sideways"
+@pytest.mark.parametrize("path", PAGES + MORE_PAGES)
+def test_a_page_fits_a_telephone(path: str, browser: Browser, console: ConsoleServer, broker: SyncBroker):
+    with open_page(browser, console.url, viewport=TELEPHONE, is_mobile=True, has_touch=True) as page:
+        page.goto(path.replace("BROKER", broker.address))
+        assert page.evaluate(FITS)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_page_has_the_readers_colours(scheme: str, browser: Browser, console: ConsoleServer):
-    for page in open_page(browser, console.url, color_scheme=scheme):
+    with open_page(browser, console.url, color_scheme=scheme) as page:
         page.goto("/")
         colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert colour == {"light": "rgb(255, 255, 255)", "dark": "rgb(15, 19, 24)"}[scheme]
+
+
+def test_the_menu_of_a_telephone_shows_where_one_is(browser: Browser, console: ConsoleServer):
+    with open_page(browser, console.url, viewport=TELEPHONE, is_mobile=True, has_touch=True) as page:
+        page.goto("/access")
+        expect(page.locator("nav a[aria-current]")).to_be_in_viewport(ratio=1)
 
 
 # --- work with it
@@ -202,3 +200,48 @@ def test_a_body_that_is_markup_stays_text(page: Page):
     assert "owned" not in page.title()
     page.get_by_role("link", name="Hex").click()
     expect(page.locator("#body")).to_contain_text("3c 73 63 72 69 70 74")
+
+
+# --- the doctor, and several clusters
+
+
+def test_the_doctor_shows_its_findings_when_it_has_ended(page: Page, broker: SyncBroker):
+    with Admin(broker.nameserver) as admin:
+        admin.groups.create("switched-off", enabled=False)
+    page.goto("/groups/switched-off")
+    page.get_by_role("link", name="Ask the doctor").click()
+    expect(page.get_by_role("article").first).to_contain_text("Group 'switched-off' may not consume")
+    expect(page.locator("[data-live]")).to_have_count(0)
+    page.get_by_role("article").get_by_role("link", name="group switched-off").first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("switched-off")
+    page.keyboard.press("g")
+    page.keyboard.press("x")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Doctor")
+
+
+@pytest.mark.parametrize("size", [{"width": 1280, "height": 800}, TELEPHONE])
+def test_a_cluster_is_chosen_by_keyboard_and_the_page_stays(size: dict[str, int], browser: Browser, broker: SyncBroker):
+    unreachable = ClientOptions(f"127.0.0.1:{free_port()}")
+    clusters = (
+        ConsoleCluster("prod", "--cluster prod", ClientOptions(broker.nameserver)),
+        ConsoleCluster("stage", "--cluster stage", unreachable),
+        ConsoleCluster("broken", "--cluster broken", None, "Its certificate cannot be loaded."),
+    )
+    with running_console("", clusters=clusters) as console, open_page(browser, console.url, viewport=size) as page:
+        page.goto("/")
+        expect(page.get_by_text("1 of 1 answer")).to_be_visible()
+        expect(page.get_by_text("No nameserver answers")).to_be_visible()
+        expect(page.get_by_text("Its certificate cannot be loaded.")).to_be_visible()
+        assert page.evaluate(FITS)
+        page.goto("/c/prod/topics")
+        switch = page.locator("details.switch")
+        switch.locator("summary").focus()
+        page.keyboard.press("Enter")
+        assert page.evaluate(FITS)
+        switch.get_by_role("link", name="stage").focus()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("alert").first).to_contain_text("No nameserver answers")
+        assert page.url.endswith("/c/stage/topics")
+        switch.locator("summary").click()
+        switch.get_by_role("link", name="broken").click()
+        expect(page.get_by_role("alert")).to_have_text("Its certificate cannot be loaded.")

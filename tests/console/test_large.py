@@ -7,14 +7,16 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Browser, expect
 
 from skyrocket.console.limits import ROWS_PER_PAGE
 from skyrocket.console.server import ConsoleServer
 from skyrocket.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from skyrocket.testing import sync
 from skyrocket.testing.threaded import SyncBroker
+from tests.support.browser import FITS, TELEPHONE, open_page
 from tests.support.console import Visitor, running_console
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S_MAX, wait_until
 
 TOPICS, GROUPS = 1_000, 500
 
@@ -57,6 +59,32 @@ def test_a_search_looks_at_all_topics(visitor: Visitor):
     assert "topic-0777" in page
     assert "1–1 of 1" in page
     assert "group-250" in visitor.read("/groups?q=250")
+
+
+@pytest.mark.parametrize("path", ["/", "/topics", "/topics?page=40", "/groups", "/groups?page=20", "/messages", "/dead-letters"])
+@pytest.mark.parametrize("size", [{"width": 1280, "height": 800}, TELEPHONE])
+def test_a_page_of_a_large_cluster_in_a_browser(path: str, size: dict[str, int], browser: Browser, console: ConsoleServer):
+    with open_page(browser, console.url, viewport=size) as page:
+        page.goto(path)
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        assert page.get_by_role("alert").count() == 0
+        assert page.evaluate(FITS)
+        assert page.locator("tbody tr").count() <= ROWS_PER_PAGE, "the server sends a page of rows"
+
+
+def test_the_doctor_examines_a_large_cluster_and_others_are_served_meanwhile(visitor: Visitor):
+    began = time.perf_counter()
+    longest, pages = 0.0, 0
+    while "Examined" not in visitor.read("/doctor"):
+        asked = time.perf_counter()
+        assert "1–25 of 1,000" in visitor.read("/topics")
+        longest, pages = max(longest, time.perf_counter() - asked), pages + 1
+        assert asked - began < WAIT_S_MAX, "the examination ends"
+    assert pages > 0
+    assert longest < max(2.0, time.perf_counter() - began), f"a page took {longest:.1f} s"
+    found = visitor.read("/doctor")
+    assert "1,000 topics" in found.replace("1000 topics", "1,000 topics")
+    assert "Only the first 200 of 500 groups were looked at" in found
 
 
 @pytest.mark.parametrize("path", ["/topics", "/groups"])

@@ -90,6 +90,29 @@ def test_a_setting_is_changed_and_what_the_broker_refuses_is_told(visitor: Visit
     assert "storePathRootDir" in refused
 
 
+def test_times_of_stages_are_shown_where_a_broker_measures_them(visitor: Visitor, broker: SyncBroker):
+    settings = {"metricsExporterType": "PROM", "metricsPromExporterPort": "0", "metricsPromExporterHost": "127.0.0.1"}
+    with sync.LocalBroker(settings) as measuring, running_console(measuring.nameserver) as console:
+        measuring.create_topic("timed")
+        one = Visitor(console.url)
+        with Producer(measuring.nameserver) as producer:
+
+            def has_appends() -> bool:
+                producer.send(Message("timed", b"x"))
+                return (
+                    re.search(r"append [1-9]\d* ≤ [\d.]+ ms ≤ [\d.]+ m?s", one.read(f"/brokers/{measuring.address}")) is not None
+                )
+
+            wait_until(has_appends, lambda: f"the stages of the broker: {one.read(f'/brokers/{measuring.address}')}")
+        assert 'aria-label="Stages, 99 % at most' in one.get(f"/brokers/{measuring.address}")
+        overview = one.read("/")
+        assert re.search(r"Where time goes broker .* broker-a .*≤ [\d.]+ ms · ≤ [\d.]+ m?s", overview), overview
+        one.close()
+    not_measured = "metricsExporterType"
+    assert not_measured in visitor.read(f"/brokers/{broker.address}")
+    assert "not measured: metricsExporterType is DISABLE" in visitor.read("/")
+
+
 def test_an_address_that_is_no_broker_is_not_asked(visitor: Visitor):
     assert "No nameserver has a broker at 127.0.0.1:1" in visitor.read("/brokers/127.0.0.1:1", 404)
 
@@ -184,7 +207,11 @@ def test_members_their_queues_and_their_mismatch_are_shown(visitor: Visitor, bro
         assert "Clustering" in text_of(page)
         member = re.search(r'href="(/groups/coupons/members/[^"]+)"', page)
         assert member is not None
-        assert "Subscriptions" in visitor.read(member[1])
+        told = visitor.read(member[1])
+        assert "Subscriptions" in told
+        assert "PROP_CONSUMEORDERLY false" in told
+        assert "It tells none" in told, "our client does not measure its rates, and zeros would be a lie"
+        assert "thread " in visitor.read(f"{member[1]}?stack=1")
     assert "Failed." in visitor.read("/groups/coupons/members/nobody")
 
 
@@ -250,7 +277,7 @@ def test_a_search_goes_on_where_a_page_ended(visitor: Visitor, broker: SyncBroke
     found, path, pages = list[str](), "/messages?topic=many&by=time", 0
     while path:
         page = visitor.get(path)
-        found += re.findall(r"<td>(m-\d+)</td>", page)
+        found += re.findall(r"<td[^>]*>(m-\d+)</td>", page)
         following = re.search(r'rel="next" href="([^"]+)"', page)
         path = following[1].replace("&amp;", "&") if following else ""
         pages += 1
@@ -265,10 +292,10 @@ def test_a_page_reads_a_bounded_number_of_bytes(visitor: Visitor, broker: SyncBr
         for number in range(4):
             producer.send(Message("heavy", b"x" * 3_500_000, keys=f"h-{number}"))
     first = visitor.get("/messages?topic=heavy&by=time")
-    assert re.findall(r"<td>(h-\d)</td>", first) == ["h-0", "h-1", "h-2"]
+    assert re.findall(r"<td[^>]*>(h-\d)</td>", first) == ["h-0", "h-1", "h-2"]
     following = re.search(r'rel="next" href="([^"]+)"', first)
     assert following is not None
-    assert re.findall(r"<td>(h-\d)</td>", visitor.get(following[1].replace("&amp;", "&"))) == ["h-3"]
+    assert re.findall(r"<td[^>]*>(h-\d)</td>", visitor.get(following[1].replace("&amp;", "&"))) == ["h-3"]
     admin.topics.delete("heavy")
 
 

@@ -12,6 +12,7 @@ import pytest
 from skyrocket.client import ClientOptions, Message
 from skyrocket.client.sync import Admin, Producer
 from skyrocket.console.application import HEADERS
+from skyrocket.console.clusters import name_cluster
 from skyrocket.console.errors import ConsoleError
 from skyrocket.console.limits import FORM_BYTES_MAX, LOGIN_FAILURES_MAX
 from skyrocket.console.pages import ROUTES
@@ -50,7 +51,7 @@ def log_in(console: ConsoleServer, name: str, password: str | None = None) -> Vi
 
 
 def test_beyond_loopback_the_console_wants_users():
-    options = ConsoleOptions(client=ClientOptions("127.0.0.1:9876"), port=0, host="0.0.0.0")
+    options = ConsoleOptions(clusters=(name_cluster(ClientOptions("127.0.0.1:9876")),), port=0, host="0.0.0.0")
     with pytest.raises(ConsoleError, match="everybody who can connect could use the console"):
         options.read_access()
 

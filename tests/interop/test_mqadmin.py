@@ -34,7 +34,7 @@ BLANKS = [
         r"^(\S+ )?haExtension : 1$",
         "",
     ),  # a row of ours: slaves of ours see by it that more can be asked than Apache's protocol knows
-    (r"^(\S+ )?(busyRefusals|skyrocketVersion) *: .*$", ""),  # rows of ours
+    (r"^(\S+ )?(busyRefusals|skyrocketVersion|stageMillis_\w+) *: .*$", ""),  # rows of ours
     (r"(CODE: \d+) .*", r"\1"),  # the sentences are each its own
     (r"127\.0\.0\.1:\d+", "ADDRESS"),
     (r"\d{4}-\d\d-\d\d[ #]\d\d:\d\d:\d\d([,:]\d+)?", "TIME"),

@@ -17,6 +17,7 @@ import httpx
 
 from skyrocket.client import ClientOptions
 from skyrocket.client.sync import BackgroundLoop
+from skyrocket.console.clusters import name_cluster
 from skyrocket.console.server import ConsoleOptions, ConsoleServer
 from tests.support.waiting import WAIT_S_MAX
 
@@ -25,8 +26,10 @@ from tests.support.waiting import WAIT_S_MAX
 def running_console(nameserver: str, **options: object) -> Iterator[ConsoleServer]:
     """Serve the console on a free port of loopback."""
     loop = BackgroundLoop()
-    client = options.pop("client", None) or ClientOptions(nameserver)
-    server = ConsoleServer(ConsoleOptions(client=client, port=0, **options))  # type: ignore[arg-type]
+    clusters = options.pop("clusters", None)
+    if clusters is None:
+        clusters = (name_cluster(options.pop("client", None) or ClientOptions(nameserver)),)  # type: ignore[arg-type]
+    server = ConsoleServer(ConsoleOptions(clusters=clusters, port=0, **options))  # type: ignore[arg-type]
     try:
         loop.submit(server.__aenter__()).result(WAIT_S_MAX)
         try:

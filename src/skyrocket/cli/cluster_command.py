@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Final, NoReturn, TypeVar
@@ -19,7 +19,15 @@ from typing import Annotated, Any, Final, NoReturn, TypeVar
 import typer
 
 from skyrocket.cli.confirmation import CONFIRMATION_OPTIONS, Confirmation
-from skyrocket.cli.connection import CONNECTION_OPTIONS, ClusterConnection, ConnectionOptionError, resolve_connection
+from skyrocket.cli.connection import (
+    CONNECTION_OPTIONS,
+    SEVERAL_CLUSTERS,
+    ClusterConnection,
+    ConnectionOptionError,
+    NamedCluster,
+    resolve_clusters,
+    resolve_connection,
+)
 from skyrocket.cli.exit_codes import INTERRUPTED, WRONG_INPUT, exit_code_of
 from skyrocket.cli.names import suggest_name
 from skyrocket.cli.output import CommandResult, to_json
@@ -41,6 +49,7 @@ class CommandOptions:
     client_options: AdminOptions
     as_json: bool
     confirmation: Confirmation = field(default_factory=Confirmation)  # of a command that destroys something
+    clusters: Sequence[NamedCluster] = ()  # of a command that takes several
 
     @property
     def namespace(self) -> str:
@@ -57,14 +66,21 @@ _OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
 
 
 def cluster_command(
-    app: typer.Typer, name: str | None = None, *, destroys: bool = False, more: Mapping[str, tuple[Any, Any]] | None = None
+    app: typer.Typer,
+    name: str | None = None,
+    *,
+    destroys: bool = False,
+    several: bool = False,
+    more: Mapping[str, tuple[Any, Any]] | None = None,
 ) -> Callable[[Job], Job]:
     """Register the decorated coroutine function as a command of `app`, with the shared options added to its own.
 
-    A command that `destroys` something also takes --yes and --dry-run. It asks `options.confirmation` before it does so.
+    A command for `several` clusters finds them in `options.clusters`. One that `destroys` something also takes
+    --yes and --dry-run. It asks `options.confirmation` before it does so.
     `more` has options that several commands share, name -> (annotation, default). The function takes them as `**keywords`.
     """
-    options = {**_OPTIONS, **(CONFIRMATION_OPTIONS if destroys else {})}
+    options = {**_OPTIONS, **(SEVERAL_CLUSTERS if several else {}), **(CONFIRMATION_OPTIONS if destroys else {})}
+    parse = _parse_several if several else _parse_options
     more = more or {}
 
     def register(job: Job) -> Job:
@@ -75,7 +91,7 @@ def cluster_command(
         ]
 
         def command(**values: Any) -> None:
-            parsed = _parse_options(**{option: values.pop(option) for option in options})
+            parsed = parse(**{option: values.pop(option) for option in options})
             _run_job(job, parsed, values)
 
         command.__name__ = getattr(job, "__name__", "command")
@@ -94,6 +110,13 @@ def _parse_options(*, as_json: bool, yes: bool = False, dry_run: bool = False, *
     try:
         return CommandOptions(found.nameservers, found.client_options(), as_json, Confirmation(yes, dry_run))
     except ConnectionOptionError as error:
+        refuse(str(error))
+
+
+def _parse_several(*, as_json: bool, **connection: Any) -> CommandOptions:
+    try:
+        return CommandOptions(None, {}, as_json, clusters=resolve_clusters(**connection))
+    except (ConnectionOptionError, ProfileError) as error:
         refuse(str(error))
 
 

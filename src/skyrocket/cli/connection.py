@@ -9,15 +9,16 @@ The first of these that names a cluster decides. An option beside it, such as --
 from __future__ import annotations
 
 import os
+import shlex
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from skyrocket.cli.nameserver_options import DEFAULT_NAMESERVER, AddressServer, Namesrv, read_environment
-from skyrocket.cli.profiles import CLUSTER_VARIABLE, Profile, complete_profile, read_profiles
+from skyrocket.cli.nameserver_options import DEFAULT_NAMESERVER, NAMESERVERS_HELP, AddressServer, Namesrv, read_environment
+from skyrocket.cli.profiles import CLUSTER_VARIABLE, Profile, ProfileError, complete_profile, read_profiles
 
 if TYPE_CHECKING:
     from skyrocket.client.admin import AdminOptions
@@ -61,6 +62,29 @@ CONNECTION_OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
         "",
     ),
 }
+
+SEVERAL_CLUSTERS: Final[dict[str, tuple[Any, Any]]] = {
+    **CONNECTION_OPTIONS,
+    "namesrv": (
+        Annotated[
+            list[str] | None,
+            typer.Option("-n", "--namesrv", metavar="HOST:PORT", help=f"{NAMESERVERS_HELP} Repeat it for more clusters."),
+        ],
+        None,
+    ),
+    "cluster": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                metavar="PROFILE",
+                help=f"A cluster of your profiles. Repeat it for more. Without it: {CLUSTER_VARIABLE}.",
+                autocompletion=complete_profile,
+            ),
+        ],
+        None,
+    ),
+}
+"""The same for a command that takes several clusters."""
 
 
 class ConnectionOptionError(ValueError):
@@ -118,6 +142,52 @@ class ClusterConnection:
             "tlsKeyFile": self.tls_key_file,
         }
         return {name: value for name, value in named.items() if value}
+
+
+_NOT_GIVEN: Final[dict[str, Any]] = {"namesrv": None}
+
+
+class NamedCluster(NamedTuple):
+    """One of several clusters: its name, the option that names it, and its connection or why there is none."""
+
+    name: str
+    arguments: str
+    connection: ClusterConnection | None
+    error: str = ""
+
+
+def resolve_clusters(
+    *, namesrv: Sequence[str] | None, address_server: str | None, cluster: Sequence[str] | None, **shared: Any
+) -> list[NamedCluster]:
+    """Find out which clusters a command means that takes several. Without any option that is one, as for every command.
+
+    An option that names no cluster at all raises an error, and so does a single cluster. One of several whose secret key or
+    certificate is missing has the sentence instead, so that the others can be used.
+    """
+    given: list[tuple[str, str, dict[str, Any]]] = [
+        *((one, f"-n '{one}'", {"namesrv": one}) for one in namesrv or ()),
+        *((one, f"--cluster {shlex.quote(one)}", {"cluster": one}) for one in cluster or ()),
+        *((one, f"--address-server '{one}'", {"address_server": one}) for one in (address_server,) if one),
+    ]
+    if not given:
+        found = resolve_connection(namesrv=None, **shared)
+        where = found.nameservers or found.address_server
+        return [NamedCluster(where, f"-n '{where}'" if found.nameservers else f"--address-server '{where}'", found)]
+    if len(given) == 1:
+        name, arguments, chosen = given[0]
+        return [NamedCluster(name, arguments, resolve_connection(**_NOT_GIVEN | chosen | shared))]
+    if shared.get("access_key") or shared.get("secret_key"):
+        raise ConnectionOptionError("--access-key and --secret-key are for one cluster. Write those of several into profiles.")
+    clusters = []
+    profiles = read_profiles(shared.get("environment") or os.environ) if cluster else None
+    for name, arguments, chosen in given:
+        if profiles is not None and "cluster" in chosen:
+            profiles.get(name)  # a name that is typed wrong is told at once
+        try:
+            clusters.append(NamedCluster(name, arguments, resolve_connection(**_NOT_GIVEN | chosen | shared)))
+        except (ConnectionOptionError, ProfileError) as error:
+            clusters.append(NamedCluster(name, arguments, None, str(error)))
+    return clusters
 
 
 def resolve_connection(

@@ -13,13 +13,14 @@ ADDRESS_SERVER_VARIABLE: Final = "ROCKETMQ_NAMESRV_DOMAIN"  # what Java's progra
 
 DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"  # where `skyrocket run` listens
 
+NAMESERVERS_HELP: Final = f"Nameservers, separated by semicolons. Without it: {NAMESERVERS_VARIABLE}, or {DEFAULT_NAMESERVER}."
 Namesrv = Annotated[
     str | None,
     typer.Option(
         "-n",
         "--namesrv",
         metavar="HOST:PORT",
-        help=f"Nameservers, separated by semicolons. Without it: {NAMESERVERS_VARIABLE}, or {DEFAULT_NAMESERVER}.",
+        help=NAMESERVERS_HELP,
     ),
 ]
 AddressServer = Annotated[

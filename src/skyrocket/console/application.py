@@ -1,6 +1,8 @@
 """The console as a web application: the table of routes, and what every request has to pass.
 
-    request ─▶ a host of ours? ─▶ a session? ─▶ its role may? ─▶ a form with its token? ─▶ the page ─▶ HTML, with its policy
+    request ─▶ a host of ours? ─▶ a session? ─▶ a cluster of ours? ─▶ its role may? ─▶ a form with its token? ─▶ the page ─▶ HTML
+
+With several clusters, the address of a page begins with its cluster, so two people, or two windows, can look at two clusters.
 
 Only POST changes anything. Every form has a token that only our own pages know, and is refused if another site sent it.
 """
@@ -11,7 +13,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -24,16 +26,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from skyrocket.client import ClientError, NoRouteError, NotFoundError
 from skyrocket.console.body_views import escape_controls
-from skyrocket.console.errors import InputError, MissingPageError, NotPermittedError, VisitError
+from skyrocket.console.clusters import ServedCluster
+from skyrocket.console.errors import InputError, MissingPageError, NotConnectedError, NotPermittedError, VisitError
 from skyrocket.console.forms import Fields, parse_fields
-from skyrocket.console.limits import FORM_BYTES_MAX, PAGES_AT_ONCE, PATH_CHARACTERS_MAX, SESSION_MS
+from skyrocket.console.limits import FORM_BYTES_MAX, PATH_CHARACTERS_MAX, SESSION_MS
 from skyrocket.console.pages import ROUTES, PageRoute
+from skyrocket.console.pages.clusters import show_clusters
 from skyrocket.console.security.hosts import AllowedHosts, is_same_origin
 from skyrocket.console.security.login_throttle import LoginThrottle
 from skyrocket.console.security.tokens import TokenSigner, VisitorSession
 from skyrocket.console.security.users import ConsoleRole, ConsoleUser, is_password
-from skyrocket.console.views import ASSETS, read_asset, render
-from skyrocket.console.visit import Answer, ClusterClients, Download, Page, Redirect, Visit, Visitor
+from skyrocket.console.views import ASSETS, read_asset, render, section_of
+from skyrocket.console.visit import Answer, Download, Page, Redirect, Visit, Visitor
 from skyrocket.protocol.errors import ProtocolError
 
 log = logging.getLogger(__name__)
@@ -68,18 +72,22 @@ class ConsoleApplication:
     """Call `asgi` to get the application."""
 
     def __init__(
-        self, clients: ClusterClients, access: Access, wall_ms: Callable[[], int] = lambda: int(time.time() * 1000)
+        self, clusters: Sequence[ServedCluster], access: Access, wall_ms: Callable[[], int] = lambda: int(time.time() * 1000)
     ) -> None:
-        self._clients = clients
+        assert clusters, "a console has a cluster"
+        self._clusters = {one.name: one for one in clusters}
+        self._only = clusters[0] if len(clusters) == 1 else None
         self._access = access
         self._wall_ms = wall_ms
         self._signer = TokenSigner(secrets.token_bytes(32))
         self._throttle = LoginThrottle()
-        self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
         self._password_turns = asyncio.Semaphore(1)  # a password costs 16 MiB and 50 ms
 
     def asgi(self) -> ASGIApp:
-        routes = [Route(route.path, self._endpoint(route), methods=[route.method]) for route in ROUTES]
+        prefix = "" if self._only else "/c/{cluster}"
+        routes = [Route(prefix + route.path, self._endpoint(route), methods=[route.method]) for route in ROUTES]
+        if not self._only:
+            routes.append(Route("/", self._list_clusters, methods=["GET"]))
         routes += [
             Route("/assets/{name}", self._asset, methods=["GET"]),
             Route("/healthz", self._health, methods=["GET"]),
@@ -97,22 +105,43 @@ class ConsoleApplication:
             session, visitor, is_new = self._recognize(request)
             if session is None:
                 return self._to_login(request)
+            cluster: ServedCluster | None = None
             try:
-                visit = await self._make_visit(request, route, session, visitor)
-                async with self._turns:
+                cluster = self._find_cluster(request)
+                visit = await self._make_visit(request, route, session, visitor, cluster)
+                async with cluster.turns:
                     answered = await route.page(visit)
             except VisitError as error:
                 answered = _error_page(error.status, str(error))
             except (ClientError, ProtocolError) as error:
                 answered = _error_page(_status_of(error), str(error))
             if isinstance(answered, Redirect) and answered.change:
-                log.info("%s: %s", visitor.name or visitor.address, " ".join(escape_controls(answered.change).split()))
-            response = self._respond(answered, request, session, visitor)
+                where = "" if self._only or cluster is None else f" (cluster {cluster.name})"
+                change = " ".join(escape_controls(answered.change).split())
+                log.info("%s: %s%s", visitor.name or visitor.address, change, where)
+            response = self._respond(answered, request, session, visitor, cluster, section_of(route.path))
             if is_new:
                 self._set_session(response, request, session)
             return response
 
         return answer
+
+    async def _list_clusters(self, request: Request) -> Response:
+        session, visitor, is_new = self._recognize(request)
+        if session is None:
+            return self._to_login(request)
+        response = self._respond(show_clusters(list(self._clusters.values())), request, session, visitor)
+        if is_new:
+            self._set_session(response, request, session)
+        return response
+
+    def _find_cluster(self, request: Request) -> ServedCluster:
+        """Return the cluster that an address names. One that cannot be connected has no pages, but a sentence."""
+        name = str(request.path_params.get("cluster", ""))
+        cluster = self._only or self._clusters.get(name)
+        if cluster is None:
+            raise MissingPageError(f"This console has no cluster {name[:200]}.")
+        return cluster
 
     def _recognize(self, request: Request) -> tuple[VisitorSession | None, Visitor, bool]:
         """Return the session of a request, its visitor, and whether the session is new. None: the visitor has to log in."""
@@ -129,7 +158,9 @@ class ConsoleApplication:
             return None, Visitor("", ConsoleRole.VIEWER, address), False
         return session, Visitor(user.name, user.role, address), False
 
-    async def _make_visit(self, request: Request, route: PageRoute, session: VisitorSession, visitor: Visitor) -> Visit:
+    async def _make_visit(
+        self, request: Request, route: PageRoute, session: VisitorSession, visitor: Visitor, cluster: ServedCluster
+    ) -> Visit:
         if len(request.url.path) + len(request.url.query) > PATH_CHARACTERS_MAX:
             raise InputError("This address is too long.")
         form = Fields()
@@ -140,8 +171,10 @@ class ConsoleApplication:
             raise NotPermittedError(
                 f"This needs the role {route.role.name.lower()}. You are {visitor.name}, a {visitor.role.name.lower()}."
             )
+        if cluster.clients is None:
+            raise NotConnectedError(cluster.error)
         path = {name: str(value) for name, value in request.path_params.items()}
-        return Visit(self._clients, visitor, path, parse_fields(request.url.query), form, self._wall_ms())
+        return Visit(cluster.clients, visitor, path, parse_fields(request.url.query), form, self._wall_ms())
 
     async def _read_form(self, request: Request) -> Fields:
         kind = request.headers.get("content-type", "").partition(";")[0].strip()
@@ -162,10 +195,20 @@ class ConsoleApplication:
                 "This form is too old, or does not come from this console. Open the page again. Nothing was changed."
             )
 
-    def _respond(self, answer: Answer, request: Request, session: VisitorSession, visitor: Visitor) -> Response:
+    def _respond(
+        self,
+        answer: Answer,
+        request: Request,
+        session: VisitorSession,
+        visitor: Visitor,
+        cluster: ServedCluster | None = None,
+        section: str = "",
+    ) -> Response:
+        cluster = cluster or self._only
+        base = cluster.base if cluster else ""
         match answer:
             case Redirect():
-                response: Response = RedirectResponse(answer.to, HTTPStatus.SEE_OTHER)
+                response: Response = RedirectResponse(base + answer.to, HTTPStatus.SEE_OTHER)
                 if answer.notice:
                     cookie = self._signer.sign_notice(answer.notice)
                     response.set_cookie(NOTICE_COOKIE, cookie, max_age=60, httponly=True, samesite="strict")
@@ -180,11 +223,14 @@ class ConsoleApplication:
             "has_login": self._access.users is not None,
             "token": self._signer.form_token(session),
             "notice": notice,
-            "path": request.url.path,
+            "section": section,
             "now_ms": self._wall_ms(),
-            "nameservers": self._clients.nameservers,
+            "cluster_name": cluster.name if cluster else "",
+            "how": cluster.arguments if cluster else "",
+            "served": [] if self._only else list(self._clusters.values()),
         }
-        response = HTMLResponse(render(answer.template, {**answer.values, **common}), answer.status)
+        assert not common.keys() & answer.values.keys(), "a page has values of its own names"
+        response = HTMLResponse(render(answer.template, {**answer.values, **common}, base), answer.status)
         if notice:
             response.delete_cookie(NOTICE_COOKIE)
         return response

@@ -25,6 +25,12 @@ class MissingPageError(VisitError):
     status = HTTPStatus.NOT_FOUND
 
 
+class NotConnectedError(VisitError):
+    """The cluster cannot be connected: its certificate or its secret key is missing."""
+
+    status = HTTPStatus.BAD_GATEWAY
+
+
 class NotPermittedError(VisitError):
     """The visitor may not do this. Nothing was changed."""
 

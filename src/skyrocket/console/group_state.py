@@ -53,7 +53,7 @@ def judge_consumption(queue: Queue, offset: int, progress: GroupProgress, member
     if row is None:
         return "Not consumed: the group has no offset in this queue."
     if offset < row.committed_offset:
-        return "Consumed, or passed: the group's offset is behind it."
+        return "Consumed, or passed: the group's offset is beyond it."
     if not members.members:
         return f"Not consumed: no member is connected, and {offset - row.committed_offset:,} messages are before it."
     if offset < row.pulled_offset:

@@ -8,7 +8,7 @@ from typing import Final
 FORM_BYTES_MAX: Final = 5 * 1024 * 1024  # a test message has up to 4 MiB
 FORM_FIELDS_MAX: Final = 1_000
 PATH_CHARACTERS_MAX: Final = 4_096
-PAGES_AT_ONCE: Final = 16  # pages that ask the cluster at the same time; others wait
+PAGES_AT_ONCE: Final = 16  # pages that ask a cluster at the same time; others of that cluster wait
 PAGE_S_MAX: Final = 15.0  # how long a part of a page waits for the cluster
 QUESTIONS_AT_ONCE: Final = 8  # requests of one page to the cluster at the same time
 
@@ -29,6 +29,18 @@ RESENT_LETTERS_MAX: Final = 100  # with one press of the button
 SAMPLE_EVERY_S: Final = 5.0
 SAMPLES_MAX: Final = 720  # an hour
 BROKERS_SAMPLED_MAX: Final = 64
+
+STAGE_WINDOW_SAMPLES: Final = 12  # a minute: over which percentiles of stages are taken
+
+# --- clusters
+CLUSTERS_MAX: Final = 16
+
+# --- the doctor
+EXAMINATION_KEPT_MS: Final = 30_000  # a younger result is shown again; an older one is taken anew when somebody looks
+EXAMINATIONS_KEPT_MAX: Final = 32
+EXAMINATION_S_MAX: Final = 120.0
+URGENT_SHOWN: Final = 5  # findings of the last examination on the overview
+URGENT_MS: Final = 600_000  # an older examination is not shown there
 
 # --- the sweep over all groups
 SWEEP_EVERY_MS: Final = 30_000

@@ -1,4 +1,4 @@
-"""Serves the console over HTTP: its clients, its sampler, and uvicorn around the application.
+"""Serves the console over HTTP: its clusters, and uvicorn around the application.
 
 async with ConsoleServer(options) as server:
     print(server.url)
@@ -18,19 +18,12 @@ from typing import Final, Self
 
 import uvicorn
 
-from skyrocket.client import Admin, Producer
-from skyrocket.client.options import ClientOptions
 from skyrocket.console.application import Access, ConsoleApplication
+from skyrocket.console.clusters import ConsoleCluster, check_clusters, open_clusters
 from skyrocket.console.errors import ConsoleError
-from skyrocket.console.history import ClusterHistory
-from skyrocket.console.lag_sweep import LagSweep
-from skyrocket.console.sampler import ClusterSampler
 from skyrocket.console.security.hosts import AllowedHosts, is_loopback
 from skyrocket.console.security.users import ConsoleUser, parse_users
-from skyrocket.console.visit import ClusterClients
-from skyrocket.supervised_task import SupervisedTask
 
-PRODUCER_GROUP: Final = "skyrocket-console"
 CONNECTIONS_MAX: Final = 128
 KEEP_ALIVE_S: Final = 10
 STOP_S_MAX: Final = 3
@@ -40,9 +33,9 @@ _POLL_S: Final = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleOptions:
-    """Where the console listens, for which cluster, and who may use it."""
+    """Where the console listens, for which clusters, and who may use it."""
 
-    client: ClientOptions
+    clusters: tuple[ConsoleCluster, ...]
     port: int  # 0: any free port
     host: str = "127.0.0.1"
     users: Path | None = None  # the file of users; None: nobody logs in, which is possible on loopback alone
@@ -82,19 +75,12 @@ class ConsoleServer:
         return f"{'https' if self._options.certificate else 'http'}://{host}:{self.port}/"
 
     async def __aenter__(self) -> Self:
+        check_clusters(self._options.clusters)
         access = self._options.read_access()
         listening = self._listen()
         async with AsyncExitStack() as stack:
             stack.callback(listening.close)
-            admin = await stack.enter_async_context(Admin(options=self._options.client))
-            producer = await stack.enter_async_context(Producer(options=self._options.client, group=PRODUCER_GROUP))
-            history = ClusterHistory()
-            sampling = SupervisedTask("console sampler", ClusterSampler(admin, history).run)
-            stack.push_async_callback(sampling.close)
-            lags = LagSweep(admin)
-            stack.push_async_callback(lags.close)
-            nameservers = ";".join(self._options.client.nameservers) or self._options.client.address_server
-            application = ConsoleApplication(ClusterClients(admin, producer, history, lags, nameservers), access)
+            application = ConsoleApplication(await open_clusters(self._options.clusters, stack), access)
             await self._serve(application, listening, stack)
             self._stack = stack.pop_all()
         return self

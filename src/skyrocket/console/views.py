@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import shlex
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Final
 
@@ -12,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from skyrocket.console.body_views import escape_controls, preview_body
+from skyrocket.console.limits import CLUSTERS_MAX
 from skyrocket.console.visit import address_of
 from skyrocket.report.charts import draw_lines
 from skyrocket.report.parts import LineChart
@@ -33,8 +36,17 @@ NAVIGATION: Final = (
     ("/dead-letters", "Dead letters", "d"),
     ("/waiting", "Waiting", "w"),
     ("/access", "Access", "a"),
+    ("/doctor", "Doctor", "x"),
 )
-"""The pages in the menu, each with the key that opens it behind `g`."""
+"""The pages of a cluster in the menu, each with the key that opens it behind `g`."""
+
+_SECTIONS: Final = {"/brokers": "/cluster", "/new-topic": "/topics", "/new-group": "/groups", "/message": "/messages"}
+
+
+def section_of(path: str) -> str:
+    """Return the page of the menu to which a path within a cluster belongs."""
+    first = f"/{path.split('/')[1]}"
+    return _SECTIONS.get(first, first)
 
 
 def draw_chart(chart: LineChart) -> Markup:
@@ -47,9 +59,20 @@ def format_ago(time_ms: int, now_ms: int) -> str:
     return f"{format_duration(max(0, now_ms - time_ms))} ago" if time_ms > 0 else "–"
 
 
+def format_span_ms(value: float | None) -> str:
+    """Format a bound of durations: ≤ 0.25 ms. A dash when there is none, and > when it is beyond all bounds."""
+    if value is None:
+        return "–"
+    if value == math.inf:
+        return "> 5 s"
+    return f"≤ {value / 1000:g} s" if value >= 1000 else f"≤ {value:g} ms"
+
+
 @cache
 def read_asset(name: str) -> bytes:
-    return files(__package__).joinpath("assets", name).read_bytes()
+    """Return a file that a page loads. The style sheet begins with the palette that reports have, too."""
+    own = files(__package__).joinpath("assets", name).read_bytes()
+    return files("skyrocket.report").joinpath("palette.css").read_bytes() + own if name == "console.css" else own
 
 
 @cache
@@ -63,8 +86,13 @@ def _show_controls(value: Any) -> Any:
     return escape_controls(value) if type(value) is str and not value.isprintable() else value
 
 
-@cache
-def _environment() -> Environment:
+@lru_cache(CLUSTERS_MAX + 1)
+def _environment(base: str) -> Environment:
+    """Return the engine for the pages of one cluster: `link` is everywhere in a template, and knows where the cluster is."""
+
+    def link(*parts: str, **query: object) -> str:
+        return base + address_of(*parts, **query)
+
     environment = Environment(
         loader=PackageLoader("skyrocket.console", "templates"),
         autoescape=True,
@@ -82,10 +110,13 @@ def _environment() -> Environment:
         "moment": format_moment,
         "number": format_number,
         "preview": preview_body,
+        "shell": shlex.quote,
+        "span": format_span_ms,
     }
-    environment.globals |= {"asset": asset_address, "count_of": count_of, "link": address_of, "navigation": NAVIGATION}
+    environment.globals |= {"asset": asset_address, "base": base, "count_of": count_of, "link": link, "navigation": NAVIGATION}
     return environment
 
 
-def render(template: str, values: Mapping[str, Any]) -> str:
-    return _environment().get_template(template).render(values)
+def render(template: str, values: Mapping[str, Any], base: str = "") -> str:
+    """Render a page. The addresses in it begin with `base`."""
+    return _environment(base).get_template(template).render(values)

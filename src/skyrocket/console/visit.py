@@ -22,6 +22,7 @@ from skyrocket.console.security.users import ConsoleRole
 from skyrocket.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
+    from skyrocket.console.examinations import Examinations
     from skyrocket.console.lag_sweep import LagSweep  # which asks with `attempt_each`
 
 T = TypeVar("T")
@@ -42,13 +43,13 @@ class Visitor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterClients:
-    """The clients that reach the cluster, and what the console knows of it."""
+    """The clients that reach a cluster, and what the console knows of it."""
 
     admin: Admin
     producer: Producer
     history: ClusterHistory
     lags: LagSweep
-    nameservers: str  # as a command line takes them
+    examinations: Examinations
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Page:
 
 
 class Redirect(NamedTuple):
-    """Go to another page, which shows what was done. `change` describes it for the log."""
+    """Go to another page of the same cluster, which shows what was done. `change` describes it for the log."""
 
     to: str
     notice: str = ""
@@ -140,7 +141,7 @@ async def list_names(
 
 
 def address_of(*parts: str, **query: object) -> str:
-    """Return the address of a page: its parts and its query are encoded, and empty values left out."""
+    """Return the address of a page within its cluster: its parts and its query are encoded, and empty values left out."""
     path = "/" + "/".join(quote(part, safe="") for part in parts)
     given = {key: value for key, value in query.items() if value not in ("", None, False)}
     return f"{path}?{urlencode(given)}" if given else path

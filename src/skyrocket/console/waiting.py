@@ -36,6 +36,9 @@ def read_levels(runtime: Mapping[str, str], settings: Mapping[str, str]) -> list
     return sorted(levels)
 
 
-def read_timers(runtime: Mapping[str, str]) -> TimerState:
+def read_timers(runtime: Mapping[str, str]) -> TimerState | None:
+    """Return what waits in the timer wheel; None when the broker does not tell, because it has none."""
     names = ("timerCongestNum", "timerOffsetBehind", "timerReadBehind")
+    if not any(name in runtime for name in names):
+        return None
     return TimerState(*(int(text) if (text := runtime.get(name, "")).isdigit() else 0 for name in names))

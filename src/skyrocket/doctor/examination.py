@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -50,8 +51,13 @@ async def examine_cluster(
     examined = Examination(order_findings(diagnose_cluster(facts)), _counts_of(facts), collected.unanswered)
     own_host = local_address()
     ports = [int(broker.address.rpartition(":")[2]) for broker in facts.brokers if is_local(broker.address, own_host)]
+    return merge_examinations([examined, *await asyncio.to_thread(_examine_processes, proc, ports)])
+
+
+def _examine_processes(proc: Path, ports: Sequence[int]) -> list[Examination]:
+    """Look at this machine and the processes that listen on these ports: a walk through the descriptors of all processes."""
     processes = dict.fromkeys(find_listener(proc, port) for port in ports)
-    return merge_examinations([examined, *(examine_machine(proc, process_id) for process_id in processes)])
+    return [examine_machine(proc, process_id) for process_id in processes]
 
 
 def examine_store(directory: Path, commit_log: Path | None = None, *, now_ms: int, proc: Path = Path("/proc")) -> Examination:

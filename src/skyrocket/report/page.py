@@ -57,7 +57,7 @@ def render_page(page: ReportPage) -> str:
 
 @cache
 def _style_sheet() -> str:
-    return files(__package__).joinpath("report.css").read_text("utf-8").strip()
+    return "\n".join(files(__package__).joinpath(name).read_text("utf-8").strip() for name in ("palette.css", "report.css"))
 
 
 def _render_summary(rows: Sequence[SummaryRow]) -> str:

@@ -26,13 +26,13 @@ SMALL = ["--set", "mappedFileSizeCommitLog=1048576", "--set", "maxHashSlotNum=10
 
 
 @contextmanager
-def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def started(*arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "skyrocket", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
     )
     try:
         yield process
@@ -65,6 +65,21 @@ def test_the_console_says_where_it_is_and_stops_with_a_signal(skyrocket_broker: 
         assert url is not None
         assert "1 of 1 answer" in httpx.get(url[1], timeout=60).text
         process.send_signal(number)
+        assert process.wait(60) == 0
+
+
+def test_a_console_for_several_clusters(skyrocket_broker: SyncBroker, tmp_path: Path):
+    profiles = tmp_path / "config.toml"
+    profiles.write_text(
+        f'[clusters.stage]\nnamesrv = "{skyrocket_broker.nameserver}"\n[clusters.prod]\nnamesrv = "127.0.0.1:1"\n'
+    )
+    environment = {"SKYROCKET_CONFIG": str(profiles)}
+    with started("console", "--cluster", "stage", "--cluster", "prod", "--port", "0", **environment) as process:
+        url = re.search(r"The console of stage, prod is at (http://127\.0\.0\.1:\d+/)", line_with(process, "is at"))
+        assert url is not None
+        assert "1 of 1 answer" in httpx.get(f"{url[1]}c/stage/", timeout=60).text
+        assert "No nameserver answers" in httpx.get(f"{url[1]}c/prod/", timeout=60).text
+        process.terminate()
         assert process.wait(60) == 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from skyrocket.cli.connection import ConnectionOptionError, resolve_connection
+from skyrocket.cli.connection import ConnectionOptionError, resolve_clusters, resolve_connection
 from skyrocket.cli.main import app
 from skyrocket.cli.profiles import ProfileError, parse_profiles, profiles_path, read_profiles
 from skyrocket.testing.threaded import SyncBroker
@@ -93,6 +93,38 @@ def test_an_option_beside_a_profile_counts_more_than_the_profile(file: Path):
 def test_two_options_that_name_a_cluster_are_refused(file: Path):
     with pytest.raises(ConnectionOptionError, match="Give either --namesrv or --cluster, not both"):
         resolve_connection(namesrv="a:1", cluster="prod", environment={"SKYROCKET_CONFIG": str(file)})
+
+
+def test_several_clusters_are_named_by_repeated_options(file: Path):
+    environment = {"SKYROCKET_CONFIG": str(file), "PROD_SECRET": "s3cret"}
+    found = resolve_clusters(namesrv=["10.1.1.1:9876"], address_server=None, cluster=["prod", "dev"], environment=environment)
+    assert [(one.name, one.arguments) for one in found] == [
+        ("10.1.1.1:9876", "-n '10.1.1.1:9876'"),
+        ("prod", "--cluster prod"),
+        ("dev", "--cluster dev"),
+    ]
+    assert [one.connection.secret_key if one.connection else None for one in found] == ["", "s3cret", ""]
+
+
+def test_without_an_option_there_is_one_cluster(file: Path):
+    environment = {"SKYROCKET_CONFIG": str(file)}
+    (found,) = resolve_clusters(namesrv=None, address_server=None, cluster=None, environment=environment)
+    assert (found.name, found.arguments) == ("127.0.0.1:9876", "-n '127.0.0.1:9876'")
+
+
+def test_one_of_several_clusters_without_its_secret_leaves_the_others(file: Path):
+    environment = {"SKYROCKET_CONFIG": str(file)}
+    found = resolve_clusters(namesrv=None, address_server=None, cluster=["prod", "dev"], environment=environment)
+    assert "PROD_SECRET, which is not set" in found[0].error
+    assert found[1].connection is not None
+    with pytest.raises(ProfileError, match="PROD_SECRET"):
+        resolve_clusters(namesrv=None, address_server=None, cluster=["prod"], environment=environment)
+    with pytest.raises(ProfileError, match="Did you mean 'dev'"):
+        resolve_clusters(namesrv=None, address_server=None, cluster=["prod", "dve"], environment=environment)
+    with pytest.raises(ConnectionOptionError, match="Write those of several into profiles"):
+        resolve_clusters(
+            namesrv=["a:1", "b:1"], address_server=None, cluster=None, access_key="k", secret_key="s", environment=environment
+        )
 
 
 def test_the_file_is_where_the_xdg_variables_say(tmp_path: Path):

@@ -12,10 +12,11 @@ from skyrocket.client.admin import (
     MemberState,
     QueueProgress,
 )
+from skyrocket.client.admin.stage_times import parse_stages
 from skyrocket.console.attention import find_attention
 from skyrocket.console.group_state import find_holders, find_mismatches, judge_consumption
 from skyrocket.console.history import BrokerSample, ClusterHistory, ClusterSample
-from skyrocket.console.limits import BROKERS_SAMPLED_MAX, SAMPLES_MAX
+from skyrocket.console.limits import BROKERS_SAMPLED_MAX, SAMPLES_MAX, STAGE_WINDOW_SAMPLES
 from skyrocket.console.message_search import PagePosition, SearchPosition
 from skyrocket.console.offset_plan import plan_offsets
 from skyrocket.console.waiting import read_levels, read_timers
@@ -66,7 +67,38 @@ def test_a_broker_that_did_not_answer_has_a_gap():
         ("broker-a", [(1_000.0, 5.0)]),
         ("broker-a (1)", [(1_000.0, 0.0)]),
     ]
-    assert charts["Time to answer"].series[0].points == [(1_000.0, 2.0)]
+    assert charts["Time to answer the console"].series[0].points == [(1_000.0, 2.0)]
+
+
+def test_stages_are_those_of_the_last_minute_and_since_the_start():
+    history = ClusterHistory()
+    for number in range(STAGE_WINDOW_SAMPLES + 10):  # one append a sample; they take longer from the sixth on
+        quick, slow = min(number, 5), max(0, number - 5)
+        text = f"0.25:{quick} 50:{slow}" if slow else f"0.25:{quick}"
+        stages = parse_stages({"stageMillis_append": text, "stageMillis_flush": ""})
+        history.add(ClusterSample(number, (BrokerSample(state(stages=stages), 1.0),)))
+    append, flush = history.stages(state().address)
+    assert (append.stage, append.recent.observed, append.recent.quantile_ms(0.5)) == ("append", STAGE_WINDOW_SAMPLES, 50)
+    assert (append.whole.observed, flush.recent.observed) == (STAGE_WINDOW_SAMPLES + 9, 0)
+    (line,) = history.stage_chart(state().address).series
+    assert [value for _, value in line.points] == [0.25] * 5 + [50] * (STAGE_WINDOW_SAMPLES + 4)
+    charts = {chart.title: chart for chart in history.charts()}
+    assert charts["Time to store, 99 % at most"].series[0].points == line.points
+    assert charts["Wait for a turn, 99 % at most"].series == []
+
+
+def test_a_broker_without_stages_or_without_an_answer_has_none():
+    history = ClusterHistory()
+    stages = parse_stages({"stageMillis_append": "0.25:1"})
+    assert history.stages("10.0.0.1:10911") == []
+    history.add(
+        ClusterSample(1, (BrokerSample(state(stages=stages), 1.0), BrokerSample(state("apache", 1, put_p99_ms=1.5), 1.0)))
+    )
+    history.add(ClusterSample(2, (BrokerSample(state(error="refused"), 1.0), BrokerSample(state("apache", 1), 1.0))))
+    assert history.stages(state(broker_id=1).address) == []
+    assert history.stage_chart(state().address).series == []
+    stored = {chart.title: chart for chart in history.charts()}["Time to store, 99 % at most"]
+    assert [(line.name, list(line.points)) for line in stored.series] == [("apache (1)", [(1.0, 1.5)])]
 
 
 def test_history_is_bounded():

@@ -67,6 +67,7 @@ class BrokerMonitoring(Monitoring):
         context.answers.on_released = on_released
         self.stages.on_round = on_round
         server.served_turns = rpc.notes()
+        context.runtime_figures.append(self.stages.figures)
         self.health.reasons.append(lambda: self._store.refusal)
         process, lag, storage = ProcessFigures(), LagMetrics(context), StorageMetrics(context)
         connections = ConnectionMetrics(context, lambda: len(server.connections), waiting_pulls)

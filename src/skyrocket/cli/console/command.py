@@ -1,4 +1,4 @@
-"""`skyrocket console`: serve the web console of a cluster until a signal stops it."""
+"""`skyrocket console`: serve the web console of one cluster or several until a signal stops it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from typing import Annotated, Final
 import typer
 
 from skyrocket.cli.cluster_command import CommandOptions, cluster_command, refuse
+from skyrocket.cli.connection import ConnectionOptionError, NamedCluster
 from skyrocket.cli.console import CONSOLE_PORT
 from skyrocket.cli.output import to_json
-from skyrocket.client import ClientOptions
+from skyrocket.client import ClientOptions, ConfigurationError
+from skyrocket.console.clusters import ConsoleCluster
 from skyrocket.console.errors import ConsoleError
 from skyrocket.console.security.users import ConsoleRole, ConsoleUser, format_user, hash_password, is_user_name
 
@@ -23,7 +25,7 @@ app = typer.Typer(add_completion=False)
 _MISSING: Final = "The console needs libraries that are not installed. Install them with: pip install 'skyrocketmq[console]'"
 
 
-@cluster_command(app, "console")
+@cluster_command(app, "console", several=True)
 async def console(
     options: CommandOptions,
     host: Annotated[
@@ -43,7 +45,7 @@ async def console(
         bool, typer.Option("--hash-password", help="Ask for a name, a role and a password, print the line for --users, and exit.")
     ] = False,
 ) -> None:
-    """Serve the web console of a cluster, ours or Apache's."""
+    """Serve the web console of one cluster or several, ours or Apache's. Repeat --cluster or --namesrv for more clusters."""
     if hash_password_:
         _print_user()
         return
@@ -54,7 +56,7 @@ async def console(
             raise
         refuse(_MISSING)
     chosen = ConsoleOptions(
-        client=_client_options(options),
+        clusters=tuple(map(_console_cluster, options.clusters)),
         host=host,
         port=port,
         users=users,
@@ -68,23 +70,31 @@ async def console(
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     try:
         async with ConsoleServer(chosen) as server:
-            nameservers = options.nameservers or options.client_options.get("address_server", "")
-            told = {"console": server.url, "nameservers": nameservers}
-            typer.echo(to_json(told) if options.as_json else f"The console of {nameservers} is at {server.url}")
+            names = [one.name for one in options.clusters]
+            told = {"console": server.url, "clusters": names}
+            typer.echo(to_json(told) if options.as_json else f"The console of {', '.join(names)} is at {server.url}")
             await stopped.wait()
     except ConsoleError as error:
         refuse(str(error))
 
 
-def _client_options(options: CommandOptions) -> ClientOptions:
-    given = options.client_options
-    return ClientOptions(
-        options.nameservers,
-        namespace=given["namespace"],
-        address_server=given["address_server"],
-        tls=given["tls"],
-        credentials=given["credentials"],
-    )
+def _console_cluster(named: NamedCluster) -> ConsoleCluster:
+    """Return a cluster for the console. One that cannot be connected has a sentence, which the console shows."""
+    found = named.connection
+    if found is None:
+        return ConsoleCluster(named.name, named.arguments, None, named.error)
+    try:
+        given = found.client_options()
+        client = ClientOptions(
+            found.nameservers,
+            namespace=given["namespace"],
+            address_server=given["address_server"],
+            tls=given["tls"],
+            credentials=given["credentials"],
+        )
+    except (ConnectionOptionError, ConfigurationError) as error:
+        return ConsoleCluster(named.name, named.arguments, None, str(error))
+    return ConsoleCluster(named.name, named.arguments, client)
 
 
 def _print_user() -> None:

@@ -9,6 +9,7 @@ import msgspec
 from skyrocket.client.admin.brokers import Brokers
 from skyrocket.client.admin.ledger_groups import transfer_leadership
 from skyrocket.client.admin.results import BrokerInfo, BrokerState, NameserverState, ReplicationState, SlaveState
+from skyrocket.client.admin.stage_times import parse_put_percentiles, parse_stages
 from skyrocket.client.errors import BrokerError, ClientError, NotFoundError
 from skyrocket.protocol.bodies import ClusterInfo, HARuntimeInfo, KVTable
 from skyrocket.protocol.command import Command
@@ -44,6 +45,7 @@ class ClusterAdmin:
             info = await self.runtime(broker.address)
         except ClientError as error:
             return BrokerState(**fields, error=str(error))
+        put_p99_ms, put_p999_ms = parse_put_percentiles(info)
         today = _parse_int(info, "msgPutTotalTodayNow") - _parse_int(info, "msgPutTotalTodayMorning")
         return BrokerState(
             **fields,
@@ -60,6 +62,9 @@ class ClusterAdmin:
             term=_parse_int(info, "dledgerTerm"),
             end_index=_parse_int(info, "dledgerEndIndex"),
             damaged_entries=_parse_int(info, "dledgerDamagedEntries"),
+            stages=parse_stages(info),
+            put_p99_ms=put_p99_ms,
+            put_p999_ms=put_p999_ms,
         )
 
     async def runtime(self, broker: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from skyrocket.client.admin.results import (
     GroupProgress,
     GroupSettings,
     MemberQueue,
+    MemberRates,
     MemberState,
     ProducerClient,
     QueueProgress,
@@ -24,6 +25,7 @@ from skyrocket.protocol.bodies import (
     ConsumerConnection,
     ConsumerRunningInfo,
     ConsumeStats,
+    ConsumeStatus,
     MessageModel,
     ProducerConnection,
     ProducerTableInfo,
@@ -182,12 +184,15 @@ class GroupAdmin:
             subscription_types=dict(sorted(types.items())),
         )
 
-    async def member_state(self, group: str, client_id: str) -> MemberState:
-        """Ask a connected consumer, through a broker, for its subscriptions and queues. Raises NotFoundError if none reaches it.
+    async def member_state(self, group: str, client_id: str, *, stack: bool = False) -> MemberState:
+        """Ask a connected consumer, through a broker, for its subscriptions and queues; with `stack` also what its threads do.
 
+        Raises NotFoundError if no broker reaches it.
         A consumer that hangs does not answer: TimedOutError, or BrokerError.
         """
-        header = GetConsumerRunningInfoRequestHeader(consumer_group=self._brokers.to_wire(group), client_id=client_id)
+        header = GetConsumerRunningInfoRequestHeader(
+            consumer_group=self._brokers.to_wire(group), client_id=client_id, jstack_enable=stack
+        )
         unreached = (ResponseCode.SYSTEM_ERROR, ResponseCode.CONSUMER_NOT_ONLINE)  # by brokers without a connection to it
         masters = await self._brokers.masters()
         answers = await self._request_each(masters, RequestCode.GET_CONSUMER_RUNNING_INFO, header, accepted_codes=unreached)
@@ -202,6 +207,8 @@ class GroupAdmin:
                 queue_id=queue.queue_id,
                 committed_offset=row.commit_offset,
                 cached_messages=row.cached_msg_count,
+                pulled_ms=row.last_pull_timestamp,
+                consumed_ms=row.last_consume_timestamp,
             )
             for queue, row in sorted(info.mq_table.items(), key=lambda item: Queue.of(item[0]))
             if not row.dropped
@@ -215,6 +222,9 @@ class GroupAdmin:
             queues=queues,
             subscription_types={to_user(one.topic or ""): _type_of(one) for one in info.subscription_set},
             is_broadcasting=None if model is None else model == MessageModel.BROADCASTING.value,
+            rates={to_user(topic): _rates_of(row) for topic, row in sorted(info.status_table.items())},
+            properties=dict(sorted(info.properties.items())),
+            stack=info.jstack or "",
         )
 
     async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
@@ -300,6 +310,17 @@ def _client_fields(connection: Connection) -> dict[str, str]:
         "language": connection.language.value if connection.language else "",
         "version": version_text(connection.version),
     }
+
+
+def _rates_of(row: ConsumeStatus) -> MemberRates:
+    return MemberRates(
+        pull_ms=row.pull_rt,
+        pulled_rate=row.pull_tps,
+        handling_ms=row.consume_rt,
+        consumed_rate=row.consume_ok_tps,
+        failed_rate=row.consume_failed_tps,
+        failed=row.consume_failed_msgs,
+    )
 
 
 def _type_of(subscription: SubscriptionData) -> str:

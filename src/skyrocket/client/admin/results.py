@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import msgspec
@@ -124,6 +125,19 @@ class MemberQueue(QueueResult, frozen=True):
 
     committed_offset: int  # the next offset to commit
     cached_messages: int  # pulled and not finished
+    pulled_ms: int = 0  # when it last pulled; 0: it does not tell, or never did
+    consumed_ms: int = 0
+
+
+class MemberRates(AdminResult, frozen=True):
+    """How a consumer does with a topic, by its own measure. A client that does not measure tells zeros."""
+
+    pull_ms: float  # mean time of a pull
+    pulled_rate: float  # messages per second
+    handling_ms: float  # mean time of the handler
+    consumed_rate: float
+    failed_rate: float
+    failed: int  # messages in the last hour
 
 
 class MemberState(AdminResult, frozen=True):
@@ -135,6 +149,9 @@ class MemberState(AdminResult, frozen=True):
     queues: list[MemberQueue]
     subscription_types: dict[str, str] = {}  # topic -> TAG or SQL92
     is_broadcasting: bool | None = None  # None: it does not tell
+    rates: dict[str, MemberRates] = {}  # by topic
+    properties: dict[str, str] = {}  # its settings, by the names of Java's client
+    stack: str = ""  # what its threads do, if that was asked for
 
 
 class QueueProgress(QueueResult, frozen=True):
@@ -192,6 +209,37 @@ class BrokerInfo(AdminResult, frozen=True):
         return self.broker_id == 0
 
 
+class StageDurations(AdminResult, frozen=True):
+    """How long a stage of requests took: `counts[i]` durations were up to `bounds_ms[i]`; the last count is of longer ones."""
+
+    bounds_ms: tuple[float, ...] = ()  # ascending; a bound without a count may be missing
+    counts: tuple[int, ...] = (0,)
+
+    @property
+    def observed(self) -> int:
+        return sum(self.counts)
+
+    def quantile_ms(self, share: float) -> float | None:
+        """Return a bound that this share of the durations did not exceed: infinity beyond all bounds, None without durations."""
+        wanted, passed = math.ceil(share * self.observed), 0
+        for bound_ms, count in self._by_bound().items():
+            passed += count
+            if passed >= wanted > 0:
+                return bound_ms
+        return None
+
+    def since(self, earlier: StageDurations) -> StageDurations:
+        """Return what was observed after an earlier look. After a restart of the broker that is everything."""
+        before, now = earlier._by_bound(), self._by_bound()
+        if any(now.get(bound_ms, 0) < count for bound_ms, count in before.items()):
+            return self
+        counts = tuple(count - before.get(bound_ms, 0) for bound_ms, count in now.items())
+        return StageDurations(bounds_ms=self.bounds_ms, counts=counts)
+
+    def _by_bound(self) -> dict[float, int]:
+        return dict(zip((*self.bounds_ms, math.inf), self.counts, strict=True))
+
+
 class BrokerState(BrokerInfo, frozen=True):
     """A broker and its state. Missing values are empty or 0. `error` says why the broker did not answer."""
 
@@ -209,6 +257,9 @@ class BrokerState(BrokerInfo, frozen=True):
     term: int = 0  # of the group, as the node knows it
     end_index: int = 0  # of the last entry in the node's log
     damaged_entries: int = 0  # of the node's log, that are not repaired yet
+    stages: dict[str, StageDurations] = {}  # of our broker with metrics, since it started; none: it does not measure them
+    put_p99_ms: float | None = None  # of Apache's broker: what 99 percent of messages took to store at most; None: not known
+    put_p999_ms: float | None = None
 
 
 class NameserverState(AdminResult, frozen=True):

@@ -1,10 +1,11 @@
 // The console's only script. Every page works without it; with it,
-// - parts marked data-live are fetched again every few seconds while the page is visible,
+// - parts marked data-live are fetched again every few seconds while the page is visible, those marked data-soon every second,
 // - keys open pages: "/" the search, "g" and a letter a page of the menu, "?" the list of keys,
 // - a box in a table's head checks all boxes of its column.
 "use strict";
 
 const REFRESH_MS = 5000;
+const SOON_MS = 1000; // for a part that waits for something, marked data-soon
 const SEQUENCE_MS = 1500; // between "g" and its letter
 
 // --- live parts
@@ -39,8 +40,17 @@ async function refresh() {
   }
 }
 
-setInterval(refresh, REFRESH_MS);
+async function refreshForEver() {
+  await refresh();
+  setTimeout(refreshForEver, document.querySelector("[data-soon]") ? SOON_MS : REFRESH_MS);
+}
+
+setTimeout(refreshForEver, document.querySelector("[data-soon]") ? SOON_MS : REFRESH_MS);
 document.addEventListener("visibilitychange", refresh);
+
+// --- on a telephone the menu scrolls sideways: show where one is
+
+document.querySelector("nav a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 
 // --- keys
 
@@ -57,7 +67,9 @@ document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") event.target.blur();
     return;
   }
-  if (event.timeStamp - prefixAt < SEQUENCE_MS) {
+  if (event.key === "Escape") {
+    document.querySelector("details.switch")?.removeAttribute("open");
+  } else if (event.timeStamp - prefixAt < SEQUENCE_MS) {
     prefixAt = -SEQUENCE_MS;
     const link = document.querySelector(`nav a[data-key="${CSS.escape(event.key)}"]`);
     if (link) link.click();

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from skyrocket.console.pages import access, cluster, dead_letters, groups, messages, overview, topics, waiting
+from skyrocket.console.pages import access, cluster, dead_letters, doctor, groups, messages, overview, topics, waiting
 from skyrocket.console.security.users import ConsoleRole
 from skyrocket.console.visit import PageFunction
 
@@ -63,4 +63,5 @@ ROUTES: Final = (
     _change("/access/users/{user}/delete", access.delete_user),
     _change("/access/rules", access.create_rule),
     _change("/access/rules/delete", access.delete_rule),
+    _show("/doctor", doctor.show_doctor),
 )

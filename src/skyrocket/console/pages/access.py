@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, NamedTuple
 
 from skyrocket.console.errors import InputError
 from skyrocket.console.limits import ROWS_PER_PAGE
@@ -24,6 +24,7 @@ async def show_access(visit: Visit) -> Answer:
     number = visit.query.number("page", "The page", 1, 10**6) or 1
     values = {
         "switches": switches,
+        "is_off": bool(switches.value) and not any(one.is_on for one in switches.value or []),
         "users": users,
         "rules": rules,
         "user_page": cut_page(sorted(users.value or [], key=lambda one: one.name), number),
@@ -35,15 +36,23 @@ async def show_access(visit: Visit) -> Answer:
     return Page("access.html", "Access control", values)
 
 
-async def _read_switches(visit: Visit) -> list[str]:
-    """Say of each master whether it asks who a client is, and what that client may do."""
-    sentences = []
+class AccessSwitch(NamedTuple):
+    """Whether a broker asks who a client is, and what that client may do."""
+
+    sentence: str
+    is_on: bool
+
+
+async def _read_switches(visit: Visit) -> list[AccessSwitch]:
+    """Ask each master."""
+    switches = []
     for broker in await visit.admin.cluster.brokers():
         if broker.is_master:
             settings = await visit.admin.cluster.config(broker.address)
             states = ["on" if settings.get(name) == "true" else "off" for name in _SWITCHES]
-            sentences.append(f"{broker.broker_name}: authentication is {states[0]}, authorization is {states[1]}.")
-    return sentences
+            sentence = f"{broker.broker_name}: authentication is {states[0]}, authorization is {states[1]}."
+            switches.append(AccessSwitch(sentence, "on" in states))
+    return switches
 
 
 async def create_user(visit: Visit) -> Answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from skyrocket.client.admin import BrokerInfo
+from skyrocket.client.admin.stage_times import parse_put_percentiles
 from skyrocket.console.errors import MissingPageError
 from skyrocket.console.visit import Answer, Page, PagePart, Redirect, Visit, address_of, attempt, attempt_each
 
@@ -42,6 +43,10 @@ async def show_broker(visit: Visit) -> Answer:
         "runtime": _search(runtime, words),
         "settings": _search(settings, words),
         "replication": replication,
+        "stages": visit.clients.history.stages(broker.address),
+        "stage_chart": visit.clients.history.stage_chart(broker.address),
+        "percentiles": parse_put_percentiles(runtime.value or {}),
+        "is_ours": "skyrocketVersion" in (runtime.value or {}),
     }
     return Page("broker.html", f"Broker {broker.broker_name}", values)
 

@@ -90,8 +90,10 @@ async def _is_missing(visit: Visit, group: str) -> bool:
 
 async def show_member(visit: Visit) -> Answer:
     group, client_id = visit.path["group"], visit.path["client"]
-    state = await attempt(visit.admin.groups.member_state(group, client_id))
-    return Page("member.html", f"Member {client_id}", {"group": group, "client_id": client_id, "state": state})
+    with_stack = visit.query.is_set("stack")
+    state = await attempt(visit.admin.groups.member_state(group, client_id, stack=with_stack))
+    values = {"group": group, "client_id": client_id, "state": state, "with_stack": with_stack}
+    return Page("member.html", f"Member {client_id}", values)
 
 
 # --- create, change, delete

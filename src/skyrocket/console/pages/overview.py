@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from skyrocket.client.admin import BrokerState
+from skyrocket.client.admin.stage_times import STAGES
 from skyrocket.console.attention import find_attention
+from skyrocket.console.examinations import Subject
+from skyrocket.console.limits import URGENT_SHOWN
+from skyrocket.console.pages.doctor import link_subjects, list_urgent
 from skyrocket.console.visit import Answer, Page, Visit, attempt
 
 
@@ -15,6 +19,8 @@ async def show_overview(visit: Visit) -> Answer:
         attempt(admin.cluster.states()), attempt(admin.topics.names()), attempt(admin.groups.names())
     )
     found = states.value or []
+    examined = visit.clients.examinations.last(Subject())
+    urgent = list_urgent(examined, visit.now_ms)
     values = {
         "states": states,
         "topics": topics,
@@ -23,6 +29,11 @@ async def show_overview(visit: Visit) -> Answer:
         "totals": sum_states(found),
         "charts": visit.clients.history.charts(),
         "lags": visit.clients.lags.look(),
+        "stages": {one.address: {row.stage: row for row in visit.clients.history.stages(one.address)} for one in found},
+        "stage_names": [stage for stage in STAGES if stage != "park"],
+        "examined": examined,
+        "urgent": [(one, link_subjects(one)) for one in urgent[:URGENT_SHOWN]],
+        "urgent_left": max(0, len(urgent) - URGENT_SHOWN),
     }
     return Page("overview.html", "Overview", values)
 

@@ -16,7 +16,7 @@ from skyrocket.protocol.system_names import HALF_TOPIC, TRANSACTION_GROUP
 
 class WaitingAtBroker(NamedTuple):
     levels: list[WaitingLevel]
-    timers: TimerState
+    timers: TimerState | None  # None: the broker has no timer wheel
 
 
 class WaitingHalf(NamedTuple):

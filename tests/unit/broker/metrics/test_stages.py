@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from skyrocket.broker.metrics.stages import StageTimes
+from skyrocket.client.admin.stage_times import STAGES
 from skyrocket.metrics.histogram import HistogramState
 from skyrocket.metrics.turn_times import PAUSE_SECONDS, STAGE_SECONDS
 
@@ -69,3 +70,13 @@ def test_each_observation_is_in_its_stage():
     times.record_round(40)
     totals = {stage: state.total for stage, state in states(times).items()}
     assert totals == {"queue": 0.5, "answer": 0.25, "append": 0.125, "flush": 2.0, "park": 3.0, "replicate": 0.0, "pause": 0.04}
+
+
+def test_runtime_rows_say_how_many_took_how_long():
+    times = StageTimes()
+    for seconds in (0.0002, 0.0002, 0.0004, 0.3, 60.0):
+        times.record_append(seconds)
+    rows = times.figures()
+    assert rows["stageMillis_append"] == "0.25:2 0.5:1 500:1 inf:1"
+    assert rows["stageMillis_flush"] == ""
+    assert list(rows) == [f"stageMillis_{stage}" for stage in STAGES], "the client knows the same stages"
