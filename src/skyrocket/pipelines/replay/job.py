@@ -27,7 +27,7 @@ from skyrocket.pipelines.archive.reading import read_archive
 from skyrocket.pipelines.clusters import parallel_tasks, parse_cluster, require_queues
 from skyrocket.pipelines.errors import ArgumentError
 from skyrocket.pipelines.progress import JobProgress, OnProgress, ignore_progress, watching
-from skyrocket.pipelines.replay.progress_file import open_replay, read_sent
+from skyrocket.pipelines.replay.progress_file import ProgressFile, open_replay, read_sent
 from skyrocket.pipelines.replay.queue_map import divide_queues, map_queues, target_topics
 from skyrocket.pipelines.replay.replay_task import COLUMNS, GROUP, SENT_ROW, ReplayTask
 from skyrocket.pipelines.replay.selection import Selection
@@ -109,6 +109,8 @@ def replay_messages(
     with _progress_folder(progress) as folder:
         summary.replay_id = open_replay(folder, describe(source, to, target, selected))
         parts = divide_queues(counts, parallel_tasks(spark))
+        # A task that Spark repeats finds messages that its first attempt has sent: what this run sent is a difference.
+        before = {queue: saved.sent if (saved := ProgressFile(folder, queue).read()) else 0 for queue in counts}
         task = ReplayTask(summary.replay_id, str(folder), target, queues, None if rate is None else rate / len(parts))
 
         def look() -> JobProgress:
@@ -116,7 +118,8 @@ def replay_messages(
 
         with watching(look, on_progress):
             for row in _send(spark, frame, parts, task).collect():
-                summary.queues[Queue(row.topic, row.broker, row.queueId)].sent = row.sent
+                queue = Queue(row.topic, row.broker, row.queueId)
+                summary.queues[queue].sent = row.sentEver - before[queue]
     return summary
 
 
