@@ -99,6 +99,10 @@ def test_the_page_of_jobs_has_each_of_them(name: str):
         (["replay", "--topic", "a", "--to", "x", "--since", "9", "--until", "5"], "The time range is empty"),
         (["replay", "--topic", "a", "--to", "x", "--where", " "], "The condition is empty."),
         (["replay", "--topic", "a", "--to", "x", "--to-group", "g"], "Give either --to or --to-group, not both."),
+        (
+            ["replay", "--topic", "a", "--to", "x", "--master", "spark://h:7077"],
+            "A replay on a cluster of Spark needs --progress",
+        ),
         (["drain"], "Name the group, its topics and the archive: skyrocket pipeline drain GROUP TOPIC --to FOLDER"),
         (["drain", "g", "orders"], "Name the group, its topics and the archive"),
         (["drain", "g", "orders", "--to", "s3://bucket/x"], "'s3://bucket/x' is a URL"),
