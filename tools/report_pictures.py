@@ -33,7 +33,7 @@ from skyrocket.report import (
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 WIDTH: Final = 1000
-HEIGHTS: Final = {"empty": 620, "normal": 1960, "large": 2300, "signup-demo": 2200}
+HEIGHTS: Final = {"empty": 620, "normal": 1960, "large": 2300, "signup-demo": 2200, "table": 2100}
 SCHEMES: Final = {"dark": 0, "light": 1}  # Chromium's numbers
 START_MS: Final = 1_800_000_000_000.0
 CHROMIUM_S_MAX: Final = 180

@@ -6,8 +6,9 @@ python -m tests.support.pipeline_driver '{"job": "replay", "nameserver": …, "a
 
 python -m tests.support.pipeline_driver '{"job": "drain", "nameserver": …, "group": …, "topic": …, "to": …, "tag": …}'
 
-An archive and a table follow their topic until they read FINISH, and then take what is left. A replay and a drain end by
-themselves and print DONE. A drain prints each of its steps.
+Each takes a "master", too: `local[2]` without it. An archive and a table follow their topic until they read FINISH, and then
+take what is left. A replay and a drain end by themselves and print DONE. A drain prints each of its steps. Spark's warnings are
+on standard error: they tell of lost tasks.
 """
 
 from __future__ import annotations
@@ -22,10 +23,18 @@ from skyrocket.pipelines import archive_topics, drain_group, maintain_table, rep
 from skyrocket.pipelines.progress import JobProgress
 from skyrocket.pipelines.replay.job import ReplaySource
 from tests.support.change_histories import options
+from tests.support.pipeline_kills import DONE
 from tests.support.spark_crash import FINISH, READY
+from tests.support.spark_java import java_options
 from tests.support.stream_to_parquet import CONFIG, say
 
-DONE = "DONE"
+CLUSTER_CONFIG = {
+    **CONFIG,
+    "spark.log.level": "WARN",
+    "spark.driver.defaultJavaOptions": "-Dspark.warnings=true",  # in the place of our settings of the log, which hide lost tasks
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": java_options(),
+}
 
 
 def say_ready(progress: JobProgress) -> None:
@@ -86,6 +95,7 @@ def replay(spark: Any, given: dict[str, Any]) -> None:
 def drain(spark: Any, given: dict[str, Any]) -> None:
     def say_step(progress: JobProgress) -> None:
         say(progress.what)
+        say(READY)
 
     drain_group(
         spark,
@@ -105,6 +115,6 @@ JOBS = {"archive": archive, "table": table, "replay": replay, "drain": drain}
 
 if __name__ == "__main__":
     arguments = json.loads(sys.argv[1])
-    session = skyrocket.spark.session("killed", "local[2]", CONFIG)
+    session = skyrocket.spark.session("killed", arguments.get("master", "local[2]"), CLUSTER_CONFIG)
     JOBS[arguments["job"]](session, arguments)
     session.stop()

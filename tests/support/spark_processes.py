@@ -1,4 +1,4 @@
-"""Spark's processes on loopback: a standalone cluster (master and worker), a Connect server, and jobs as separate processes.
+"""Spark's processes on loopback: a standalone cluster (master and workers), a Connect server, and jobs as separate processes.
 
 Each has its own free ports and home directory, and is ended by its process id. Java is found as `skyrocket.spark.session` does.
 """
@@ -90,8 +90,8 @@ class SparkProcess:
 
 
 @contextmanager
-def standalone_cluster(home: Path) -> Iterator[str]:
-    """Start a master and a worker, and yield the master's address: spark://127.0.0.1:port."""
+def standalone_cluster(home: Path, workers: int = 1) -> Iterator[str]:
+    """Start a master and workers, and yield the master's address: spark://127.0.0.1:port."""
     port, given = free_port(), environment(home, SPARK_NO_DAEMONIZE="1")
     pages = ["--webui-port", free_port()]
     started = [
@@ -102,11 +102,12 @@ def standalone_cluster(home: Path) -> Iterator[str]:
     try:
         started[0].wait_for("I have been elected leader")
         address = f"spark://127.0.0.1:{port}"
-        sizes = ["-c", "2", "-m", "1g", "-d", home / "work", "-h", "127.0.0.1", "--webui-port", free_port()]
-        started.append(
-            SparkProcess("worker", home, ["spark-class", "org.apache.spark.deploy.worker.Worker", *sizes, address], given)
-        )
-        started[1].wait_for("Successfully registered with master")
+        for name in ["worker", *(f"worker-{number}" for number in range(2, workers + 1))]:
+            sizes = ["-c", "2", "-m", "1g", "-d", home / f"work-{name}", "-h", "127.0.0.1", "--webui-port", free_port()]
+            command = ["spark-class", "org.apache.spark.deploy.worker.Worker", *sizes, address]
+            started.append(SparkProcess(name, home, command, given))
+        for process in started[1:]:
+            process.wait_for("Successfully registered with master")
         yield address
     finally:
         for process in reversed(started):

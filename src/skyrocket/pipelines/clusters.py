@@ -10,6 +10,7 @@ from skyrocket.pipelines.errors import ArgumentError
 from skyrocket.spark.cluster.cluster_client import ClusterClient
 from skyrocket.spark.options.cluster_options import CLUSTER_OPTIONS, ClusterOptions, cluster_options
 from skyrocket.spark.options.table import OptionTable
+from skyrocket.spark.session.builder import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,8 +36,17 @@ def require_queues(client: ClusterClient, topics: Iterable[str]) -> dict[str, tu
     return found
 
 
+def runs_here(spark: SparkSession) -> bool:
+    """Return whether all tasks run on this machine, in local mode."""
+    return not _is_connect(spark) and is_local(str(spark.sparkContext.master))
+
+
+def _is_connect(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 def parallel_tasks(spark: SparkSession) -> int:
     """Return how many tasks Spark can run at once."""
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
+    if _is_connect(spark):
         return TASKS_OF_CONNECT
     return max(1, int(spark.sparkContext.defaultParallelism))

@@ -7,6 +7,7 @@ from typing import Final
 
 # Spark's text has the Python class of the error before its message, and often a traceback before that.
 _OUR_ERROR: Final = re.compile(r"\bskyrocket(?:\.\w+)+Error: ([^\n]+)")
+_JAVA_ERROR: Final = re.compile(r"^: (?:[\w$]+\.)+[\w$]*(?:Exception|Error): ([^\n]+)", re.MULTILINE)
 _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
 
@@ -36,6 +37,16 @@ class DrainError(PipelineError):
 
 class TargetError(PipelineError):
     """A table cannot be written: its target does not answer, is in use, has something else, or too many changes wait."""
+
+
+class SessionError(PipelineError):
+    """Spark does not start, or cannot be reached."""
+
+
+def reason_of(text: str) -> str:
+    """Return the reason in the text of an error from Java: the message of its first exception, else its first line."""
+    found = _JAVA_ERROR.search(text)
+    return found[1].strip() if found else our_sentence(text)
 
 
 def our_sentence(text: str) -> str:

@@ -49,7 +49,9 @@ def draw_lines(chart: LineChart) -> str:
     up = LinearScale(0, ticks[-1], HEIGHT - _BOTTOM, _TOP)
     parts = _value_grid(ticks, up)
     for moment, text in time_ticks(low_ms, high_ms):
-        parts.append(label(across.at(moment), HEIGHT - 8, text, class_="tick"))
+        x = across.at(moment)
+        is_cut = x + len(text) * _CHARACTER_WIDTH / 2 > WIDTH  # its second half would be outside of the picture
+        parts.append(label(WIDTH - 2 if is_cut else x, HEIGHT - 8, text, anchor="end" if is_cut else "middle", class_="tick"))
     for number, one in enumerate(shown):
         parts.append(_line(one, number, across, up, chart.unit))
     picture = drawing(WIDTH, HEIGHT, _describe(chart.title, count_of(len(shown), "line")), parts)

@@ -22,6 +22,7 @@ from skyrocket.pipelines.deadletters.job import resend_letters, triage_letters
 from skyrocket.pipelines.deadletters.selection import LetterSelection
 from tests.client.dead_letters import kill_messages
 from tests.client.servers import Servers, reader
+from tests.support.terminal import answer_at_terminal
 from tests.support.waiting import wait_until
 
 ALL = LetterSelection()
@@ -68,7 +69,13 @@ def test_letters_are_grouped_exported_and_resent_once(servers: Servers, tmp_path
 
     record = tmp_path / "record.jsonl"
     chosen = (group, "--tag", "paid", "--resend", "--record", str(record))
-    assert "3 letters would be resent" in run(servers, *chosen)
+    assert "3 letters will be resent" in run(servers, *chosen, "--dry-run")
+    refused = invoke(servers, *chosen)
+    assert (refused.exit_code, refused.stdout, len(refused.stderr.splitlines())) == (2, "", 1)
+    assert refused.stderr.endswith("Confirm it with --yes, or look first with --dry-run.\n")
+    words = [*chosen, "-n", servers.nameserver]
+    code, shown, output = answer_at_terminal("n\n", "pipeline", "deadletters", *words)
+    assert (code, output, "3 letters will be resent" in shown, "Nothing has changed." in shown) == (1, "", True, True)
     assert bodies_in(servers, topic) == list("012345")
     assert "3 letters resent; 0 were resent before." in run(servers, *chosen, "--yes")
     assert "0 letters resent; 3 were resent before." in run(servers, *chosen, "--yes")
@@ -174,7 +181,7 @@ def test_letters_whose_topic_is_gone_are_reported(ours: Servers, tmp_path: Path)
         (["no-such-group"], "Group 'no-such-group' does not exist."),
         (["--resend"], "--resend needs the group"),
         (["g", "--resend"], "--resend needs a selection"),
-        (["g", "--yes"], "--yes confirms a resend"),
+        (["g", "--yes"], "--yes is for a resend"),
         (["g", "--since", "yesterday"], "--since is 'yesterday', which is not a time."),
         (["--export", "letters.csv"], "--export is 'letters.csv'; its ending must be"),
         (["g", "--resend", "--all", "--export", "x.jsonl"], "--export and --resend are two jobs."),

@@ -20,6 +20,7 @@ from skyrocket.pipelines.drain.drain_record import REPLAYED, DrainRecord, requir
 from skyrocket.pipelines.drain.job import plan_drain
 from skyrocket.pipelines.drain.proof import DrainProof
 from skyrocket.pipelines.errors import ArgumentError, DrainError
+from skyrocket.pipelines.progress import JobProgress
 from skyrocket.pipelines.replay.job import ReplaySource, ReplaySummary
 from skyrocket.pipelines.replay.selection import Selection
 from tests.spark.conftest import Cluster
@@ -330,6 +331,23 @@ def test_a_group_without_a_backlog_has_nothing_to_drain(spark: SparkSession, our
     record = backlog.drain()
     assert (record.state, record.waiting, rows(backlog.root)) == ("moved", 0, [])
     assert backlog.prove().is_sound
+
+
+def test_what_arrives_while_a_drain_runs_waits_for_the_group(spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path):
+    backlog = Backlog(spark, ours, topic, tmp_path)
+    steps: set[str] = set()
+
+    def grow(progress: JobProgress) -> None:
+        if progress.what not in steps:
+            fill(ours.nameserver, topic, ours.broker_name, 10, first=60 + 10 * len(steps))
+            steps.add(progress.what)
+
+    record = backlog.drain(on_progress=grow)
+    assert {"archiving", "counting", "moving the group"} <= steps
+    assert (record.total("archived"), len(rows(backlog.root))) == (50, 50)
+    assert backlog.committed() == [30, 30]
+    assert backlog.prove().is_sound
+    assert backlog.consume(10 * len(steps)) == Counter(range(60, 60 + 10 * len(steps)))
 
 
 def test_the_record_is_json_that_people_can_read(our_backlog: Backlog):

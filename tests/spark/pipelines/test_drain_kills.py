@@ -1,4 +1,4 @@
-"""A drain while its driver (with JVM and tasks) or the broker is killed: nothing is lost, nothing is resent twice."""
+"""A drain while its driver (with JVM and tasks), a worker of Spark or the broker is killed: nothing is lost or resent twice."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from skyrocket.client.errors import ClientError
@@ -16,14 +17,15 @@ from skyrocket.client.sync import Admin
 from skyrocket.pipelines import archive_topics, drain_group, prove_drain
 from skyrocket.pipelines.drain.drain_record import RECORD, DrainRecord
 from tests.support.archives import create, fill, rows
-from tests.support.pipeline_driver import DONE
-from tests.support.pipeline_kills import DRIVER, KILLS, kill_and_start_broker
+from tests.support.pipeline_kills import DONE, DRIVER, IS_LONG, KILLS, Victim, await_end, kill_and_start_broker
 from tests.support.skyrocket_process import Skyrocket
 from tests.support.spark_crash import SEED, START_S_MAX, SparkDriver, topic_content
 from tests.support.waiting import wait_until
 
 QUEUES, GROUP, TOPIC = 4, "drained", "original"
 STEPS = ("archiving", "counting", "reading the source", "replaying", "moving the group")  # of a drain, as it tells its progress
+STEPS_OF_TASKS = ("archiving", "replaying")
+WORKERS = ["worker", *(["executor"] if IS_LONG else [])]
 
 
 def test_a_killed_drain_loses_nothing_and_resends_nothing_twice(spark: SparkSession, tmp_path: Path, broker: Skyrocket):
@@ -52,6 +54,30 @@ def test_a_killed_drain_loses_nothing_and_resends_nothing_twice(spark: SparkSess
     check_nothing_lost(spark, broker, folders, tmp_path / "retried")
     with Admin(broker.nameserver) as admin:
         assert [row.offset for row in admin.offsets.get(GROUP, TOPIC)] == [sent // QUEUES] * QUEUES
+
+
+@pytest.mark.parametrize("victim", WORKERS, indirect=True)
+def test_a_drain_with_killed_workers_loses_nothing_and_resends_nothing_twice(
+    spark: SparkSession, tmp_path: Path, broker: Skyrocket, victim: Victim
+):
+    """Tasks write files and resend messages: kills come while they do. Each drain goes into a new folder."""
+    chance, cluster = random.Random(SEED), {"nameserver": broker.nameserver}
+    make_group(broker)
+    folders: list[Path] = []
+    killed, wanted = 0, max(2, KILLS)
+    while killed < wanted:
+        assert len(folders) < 3 * wanted, "drains end before a task of theirs is killed"
+        root = tmp_path / f"drain-{len(folders)}"
+        fill(broker.nameserver, TOPIC, "broker-a", 1_500, QUEUES, first=1_500 * len(folders))
+        given = {"job": "drain", "master": victim.master, "nameserver": broker.nameserver, "group": GROUP, "topic": TOPIC}
+        with SparkDriver(DRIVER, {**given, "to": str(root), "tag": "paid"}, tmp_path / f"drain-{len(folders)}.log") as driver:
+            for step in STEPS_OF_TASKS:
+                if killed < wanted and await_step(driver, step):
+                    killed += victim.kill(driver, chance, 0.5)
+            await_end(driver)
+        folders.append(root)
+        assert prove_drain(spark, root, cluster=cluster).is_sound
+    check_nothing_lost(spark, broker, folders, tmp_path / "retried")
 
 
 def await_step(driver: SparkDriver, step: str) -> bool:

@@ -19,6 +19,7 @@ from skyrocket.pipelines.archive.reading import archive_files
 from tests.spark.conftest import Cluster
 from tests.support.archives import create, fill, rows
 from tests.support.sample_stores import sample_store
+from tests.support.terminal import answer_at_terminal
 
 
 class SharedSession:
@@ -54,10 +55,14 @@ def test_a_drain_says_first_what_it_would_do_and_its_own_commands_bring_everythi
     root, page = tmp_path / "my drain", tmp_path / "drain.html"
     words = ["pipeline", "drain", topic, topic, "--to", root, "--tag", "paid", "--subscribed", "true", "-n", ours.nameserver]
 
-    planned = run(*words)
+    planned = run(*words, "--dry-run")
     assert planned.exit_code == 0, planned.output
     assert planned.stdout.splitlines()[0].split() == ["TOPIC", "BROKER", "QUEUE", "FROM", "TO", "WAITING"]
-    assert "32 messages would be archived" in planned.stdout
+    assert "32 messages will be archived" in planned.stdout
+    assert planned.stdout.endswith("This was a dry run: nothing has changed.\n")
+    refused = run(*words)
+    assert (refused.exit_code, refused.stdout, len(refused.stderr.splitlines())) == (2, "", 1)
+    assert refused.stderr.endswith("Confirm it with --yes, or look first with --dry-run.\n")
     assert not root.exists()
 
     drained = run(*words, "--yes", "--json", "--report", page)
@@ -75,6 +80,24 @@ def test_a_drain_says_first_what_it_would_do_and_its_own_commands_bring_everythi
     Path(archive_files(root)[0]).unlink()
     refuted = run(*shlex.split(document["proveCommand"])[1:], "--report", page)
     assert (refuted.exit_code, "are missing" in refuted.stdout, "are missing" in page.read_text()) == (1, True, True)
+
+
+def test_a_drain_asks_at_a_terminal_and_no_is_the_default(ours: Cluster, topic: str, tmp_path: Path):
+    create(ours.nameserver, topic, 1)
+    fill(ours.nameserver, topic, ours.broker_name, 10, queues=1)
+    with Admin(ours.nameserver) as admin:
+        admin.groups.create(topic)
+        admin.offsets.set(topic, {Queue(topic, ours.broker_name, 0): 4})
+    root = tmp_path / "drained"
+    words = ["pipeline", "drain", topic, topic, "--to", str(root), "--subscribed", "true", "-n", ours.nameserver]
+    code, shown, output = answer_at_terminal("\n", *words)
+    assert (code, output) == (1, "")
+    assert f"6 messages will be archived to {root}, and group '{topic}' moved past them." in shown
+    assert "Nothing has changed." in shown
+    assert not root.exists()
+    code, _, output = answer_at_terminal("y\n", *words, "--json", "--master", "local[1]", "--conf", "spark.driver.memory=512m")
+    assert (code, json.loads(output)["state"]) == (0, "moved")
+    assert len(rows(root)) == 6
 
 
 def test_the_exit_code_of_a_verification_says_whether_all_is_sound(tmp_path: Path):

@@ -1,4 +1,7 @@
-"""Archive, replay, drain and verify many messages: `SKYROCKET_PIPELINE_MESSAGES`, a million with `make pipeline-large`."""
+"""Archive, replay, drain, verify and audit many messages, and make a table of them.
+
+`SKYROCKET_PIPELINE_MESSAGES` is their number: a million with `make pipeline-large`.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,23 @@ from pyspark.sql import SparkSession
 
 from skyrocket.client.queues import Queue
 from skyrocket.client.sync import Admin, Message, Producer
-from skyrocket.pipelines import archive_topics, drain_group, prove_drain, replay_messages, verify_archive, verify_stores
+from skyrocket.pipelines import (
+    ChangeSpec,
+    TableOptions,
+    archive_topics,
+    drain_group,
+    maintain_table,
+    prove_drain,
+    replay_messages,
+    verify_archive,
+    verify_stores,
+)
 from skyrocket.pipelines.archive.reading import archive_files
+from skyrocket.pipelines.audit.job import TopicAudit
 from skyrocket.pipelines.replay.job import ReplaySource
 from tests.support.archives import create
 from tests.support.skyrocket_process import Skyrocket
+from tests.support.table_targets import delta_place
 
 MESSAGES = int(os.environ.get("SKYROCKET_PIPELINE_MESSAGES", "20000"))
 QUEUES, BATCH = 4, 1_000
@@ -90,3 +105,36 @@ def test_a_large_backlog_is_drained_and_its_store_is_sound(spark: SparkSession, 
         f"{MESSAGES:,} messages: drained in {drained - began:.1f} s, proven in {proven - drained:.1f} s, "
         f"store verified in {ended - proven:.1f} s"
     )
+
+
+def test_many_changes_become_a_table_and_their_audit_is_clean(spark: SparkSession, broker: Skyrocket, tmp_path: Path):
+    """Each key has its changes in one queue, in order, so the newest version is the last one."""
+    cluster, keys = {"nameserver": broker.nameserver}, 5_000
+    create(broker.nameserver, "changes", QUEUES)
+    with Producer(broker.nameserver) as producer:
+        for first in range(0, MESSAGES, BATCH):
+            queue = Queue("changes", "broker-a", first // BATCH % QUEUES)
+            sequence = first // BATCH // QUEUES * BATCH + 1
+            batch = [
+                Message(
+                    "changes",
+                    b'{"id": "%d-%d", "v": %d, "text": "%s"}' % (queue.queue_id, number % keys, number, BODY),
+                    properties={"SR_PID": "p1", "SR_SEQ": str(sequence + number - first)},
+                )
+                for number in range(first, first + BATCH)
+            ]
+            producer.send_batch(batch, queue=queue)
+    began = time.monotonic()
+    place = delta_place(tmp_path / "table")
+    done = maintain_table(spark, TableOptions("changes", ChangeSpec(["id"], "v")), place.to, cluster=cluster)
+    applied = time.monotonic()
+    assert (done.messages, done.counts.applied, done.rejected) == (MESSAGES, MESSAGES, 0)
+    newest: dict[str, int] = {}
+    for number in range(MESSAGES):
+        newest[f"{number // BATCH % QUEUES}-{number % keys}"] = number
+    assert {row["_key"]: row["_version"] for row in place.read("")} == newest
+    with Admin(broker.nameserver) as admin:
+        report = TopicAudit(spark, admin, cluster, ["changes"]).once()
+    audited = time.monotonic()
+    assert (report.messages, report.is_clean) == (MESSAGES, True)
+    print(f"{MESSAGES:,} messages: applied in {applied - began:.1f} s, audited in {audited - applied:.1f} s")  # noqa: T201 make pipeline-large shows it

@@ -1,29 +1,37 @@
-"""`skyrocket pipeline` as a user runs it, as a process of its own: on this machine, a standalone cluster, and Spark Connect."""
+"""`skyrocket pipeline` as a user runs it, as a process of its own: on this machine, a standalone cluster, and Spark Connect.
+
+The standalone cluster has two workers. Each job that starts Spark runs on it once.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import skyrocket
 from skyrocket.client.queues import Queue
 from skyrocket.client.sync import Admin, Message, Producer
 from tests.spark.conftest import Cluster, config_with_archive
 from tests.support.archives import contents, create, fill, rows
 from tests.support.sample_stores import sample_store
 from tests.support.spark_java import java_options
-from tests.support.spark_processes import JOB_S_MAX, connect_server, environment, standalone_cluster
+from tests.support.spark_processes import JOB_S_MAX, connect_server, environment, python_without_skyrocket
 from tests.support.table_targets import delta_place
 
 
-def run(home: Path, master: str, cluster: Cluster, *words: object) -> subprocess.CompletedProcess[str]:
+def run(
+    home: Path, master: str, cluster: Cluster, *words: object, given: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     home.mkdir(parents=True, exist_ok=True)
     own = {key: value for key, value in environment(home).items() if key not in ("SPARK_HOME", "SPARK_LOCAL_IP", "JAVA_HOME")}
+    own |= given or {}
     small = {"spark.driver.memory": "512m", "spark.executor.memory": "512m", "spark.ui.enabled": "false"}
     small |= {f"spark.{part}.extraJavaOptions": java_options() for part in ("driver", "executor")}
     settings = [] if master.startswith("sc://") else [word for pair in small.items() for word in ("--conf", "=".join(pair))]
@@ -41,16 +49,18 @@ def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", params=["local", "standalone", "connect"])
 def master(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    home = tmp_path_factory.mktemp(request.param)
     if request.param == "local":
         yield "local[2]"
     elif request.param == "standalone":
-        with standalone_cluster(home) as address:
-            yield address
+        yield request.getfixturevalue("two_workers")
     else:
         pytest.importorskip("grpc")
-        with connect_server(home, config_with_archive()) as address:
+        with connect_server(tmp_path_factory.mktemp("connect"), config_with_archive()) as address:
             yield address
+
+
+# Local mode is that of all other tests, so these three need no JVM of their own for it.
+ON_CLUSTERS = pytest.mark.parametrize("master", ["standalone", "connect"], indirect=True, scope="module")
 
 
 def test_archive_and_replay_run_on_any_master(master: str, ours: Cluster, topic: str, tmp_path: Path):
@@ -77,8 +87,8 @@ def test_an_audit_runs_on_any_master(master: str, ours: Cluster, topic: str, tmp
     assert [stream["missingNumbers"] for stream in audited["streams"]] == [[[42, 42]]]
 
 
-@pytest.mark.parametrize("master", ["connect"], indirect=True, scope="module")  # the one that lacks most; others cost a JVM each
-def test_a_drain_and_the_verification_of_its_archive_run_through_connect(master: str, ours: Cluster, topic: str, tmp_path: Path):
+@ON_CLUSTERS
+def test_a_drain_and_the_verification_of_its_archive_run_on_clusters(master: str, ours: Cluster, topic: str, tmp_path: Path):
     create(ours.nameserver, topic)
     fill(ours.nameserver, topic, ours.broker_name, 300)
     with Admin(ours.nameserver) as admin:
@@ -93,8 +103,8 @@ def test_a_drain_and_the_verification_of_its_archive_run_through_connect(master:
     assert verified["results"][1]["counts"]["compared with the topic"] == 200
 
 
-@pytest.mark.parametrize("master", ["connect"], indirect=True, scope="module")
-def test_a_table_is_maintained_through_spark_connect(master: str, ours: Cluster, topic: str, tmp_path: Path):
+@ON_CLUSTERS
+def test_a_table_is_maintained_on_clusters(master: str, ours: Cluster, topic: str, tmp_path: Path):
     create(ours.nameserver, topic)
     with Producer(ours.nameserver, group="changes") as producer:
         batch = [Message(topic, json.dumps({"id": n % 10, "v": n, "name": f"n{n}"}).encode()) for n in range(100)]
@@ -104,6 +114,34 @@ def test_a_table_is_maintained_through_spark_connect(master: str, ours: Cluster,
     done = document(run(tmp_path / "home", master, ours, *words))
     assert (done["messages"], done["applied"], done["columns"]["v"]) == (100, 100, "bigint")
     assert place.state() == {str(n % 10): (n, f"n{n}") for n in range(90, 100)}
+
+
+@pytest.mark.parametrize("master", ["standalone"], indirect=True, scope="module")
+def test_the_sign_up_demo_runs_on_a_standalone_cluster(master: str, ours: Cluster, tmp_path: Path):
+    words = ["signup-demo", "--seconds", 4, "--rate", 10, "--minute", 1, "--json"]
+    assert document(run(tmp_path / "home", master, ours, *words))["isClean"]
+
+
+@pytest.mark.parametrize("master", ["standalone"], indirect=True, scope="module")
+def test_workers_without_the_package_get_it_as_an_archive_of_spark(master: str, ours: Cluster, topic: str, tmp_path: Path):
+    """As on YARN and Kubernetes: `spark.archives` is unpacked beside each executor, whose path of modules begins there."""
+    create(ours.nameserver, topic)
+    fill(ours.nameserver, topic, ours.broker_name, 300)
+    packed = shutil.make_archive(str(tmp_path / "packages"), "gztar", Path(skyrocket.__file__).parents[1], "skyrocket")
+    bare = {"PYSPARK_PYTHON": str(python_without_skyrocket(tmp_path / "python"))}
+    words = ["archive", topic, "--to", tmp_path / "a", "--json"]
+    refused = run(tmp_path / "home", master, ours, *words, given=bare)
+    assert (refused.returncode, "No module named 'skyrocket'" in refused.stderr) == (1, True), refused.stderr[-2000:]
+    shipped = ["--conf", f"spark.archives={packed}#packages", "--conf", "spark.executorEnv.PYTHONPATH=packages"]
+    assert document(run(tmp_path / "home", master, ours, *words, *shipped, given=bare))["messages"] == 300
+    assert len(rows(tmp_path / "a")) == 300
+
+
+@pytest.mark.parametrize("master", ["standalone"], indirect=True, scope="module")
+def test_both_workers_had_executors_of_every_job(master: str, cluster_home: Path):
+    applications = [{path.name for path in home.glob("app-*")} for home in sorted(cluster_home.glob("work-*"))]
+    assert [len(found) > 0 for found in applications] == [True, True]
+    assert applications[0] == applications[1]
 
 
 def test_output_is_a_table_and_errors_are_one_sentence(ours: Cluster, topic: str, tmp_path: Path):

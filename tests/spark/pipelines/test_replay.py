@@ -13,6 +13,7 @@ from skyrocket.cli.main import app
 from skyrocket.client.queues import Queue
 from skyrocket.pipelines import archive_topics, replay_messages
 from skyrocket.pipelines.errors import ArgumentError, ReplayError
+from skyrocket.pipelines.progress import JobProgress
 from skyrocket.pipelines.replay.job import ReplaySource, ReplaySummary
 from skyrocket.pipelines.replay.selection import Selection
 from tests.spark.conftest import Cluster
@@ -135,6 +136,23 @@ def test_a_second_run_with_its_progress_sends_only_what_is_new(our_scene: Scene,
     fill(our_scene.cluster.nameserver, our_scene.topic, our_scene.cluster.broker_name, 40, first=600)
     archive_topics(our_scene.spark, [our_scene.topic], our_scene.archive, cluster=our_scene.named)
     assert our_scene.replay(progress=progress).sent == 40
+    assert contents(our_scene.arrived()) == contents(rows(our_scene.archive))
+
+
+def test_a_topic_that_grows_meanwhile_is_replayed_up_to_where_it_ended_and_then_on(our_scene: Scene, tmp_path: Path):
+    grown: list[int] = []
+
+    def grow(progress: JobProgress) -> None:
+        if progress.what == "replaying" and not grown:
+            grown.append(progress.done)
+            fill(our_scene.cluster.nameserver, our_scene.topic, our_scene.cluster.broker_name, 40, first=600)
+
+    source, progress = ReplaySource("topic", our_scene.topic), tmp_path / "p"
+    assert our_scene.replay(source, rate=400, progress=progress, on_progress=grow).sent == 600
+    assert grown
+    assert grown[0] < 600, "the replay had ended before the topic grew"
+    assert our_scene.replay(source, progress=progress).sent == 40
+    archive_topics(our_scene.spark, [our_scene.topic], our_scene.archive, cluster=our_scene.named)
     assert contents(our_scene.arrived()) == contents(rows(our_scene.archive))
 
 

@@ -130,6 +130,22 @@ def test_the_view_of_live_rows_leaves_out_what_was_deleted(spark: SparkSession, 
     assert [(row["id"], row["n"], row["_version"]) for row in place.read("live")] == [("a", 1, 1)]
 
 
+@pytest.mark.usefixtures("keeps_spark")
+def test_the_command_writes_a_report(ours: Cluster, topic: str, tmp_path: Path):
+    create(ours.nameserver, topic, 1)
+    send(ours, topic, [{"id": "a", "v": 1}, {"id": "a", "v": 1}, b"bad", {"id": "b", "v": 1, "color": "red"}])
+    page, words = tmp_path / "page.html", ["--to", f"delta:{tmp_path / 't'}", "--key", "id", "--version", "v"]
+    assert run(ours, topic, *words, "--dry-run", "--report", str(page)).exit_code == 0
+    assert "messages to read" in page.read_text()
+    done = run(ours, topic, *words, "--json", "--report", str(page))
+    assert done.exit_code == 0, done.stderr
+    (reason,) = json.loads(done.stdout)["reasons"]
+    text = page.read_text()
+    assert "applied: 2 messages" in text
+    assert "rejected: 1 messages" in text
+    assert reason in text
+
+
 # --- the command line, as far as it needs no Spark
 
 

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import select
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +11,7 @@ from typer.testing import CliRunner, Result
 from skyrocket.cli.main import app
 from skyrocket.testing import sync
 from skyrocket.testing.threaded import SyncBroker
-from tests.support.waiting import WAIT_S_MAX
+from tests.support.terminal import answer_at_terminal
 
 CONFIRM = "Confirm it with --yes, or look first with --dry-run."
 
@@ -68,29 +62,7 @@ def test_without_a_terminal_it_is_refused_and_a_dry_run_changes_nothing(
 
 
 def answer(broker: SyncBroker, text: str, *arguments: str) -> tuple[int, str, str]:
-    """Run a command at a terminal and type an answer. Returns its exit code, what the terminal shows, and its output."""
-    master, slave = pty.openpty()
-    command = [sys.executable, "-m", "skyrocket", *arguments, "-n", broker.nameserver]
-    with subprocess.Popen(
-        command, stdin=slave, stderr=slave, stdout=subprocess.PIPE, env={**os.environ, "TERM": "dumb"}
-    ) as process:
-        os.close(slave)
-        shown, deadline = "", time.monotonic() + WAIT_S_MAX
-        while "[y/N]" not in shown:
-            assert time.monotonic() < deadline, shown
-            if select.select([master], [], [], 0.1)[0]:
-                shown += os.read(master, 65_536).decode()
-        os.write(master, text.encode())
-        assert process.stdout is not None
-        output = process.stdout.read().decode()
-        code = process.wait(WAIT_S_MAX)
-    while select.select([master], [], [], 0)[0]:
-        try:
-            shown += os.read(master, 65_536).decode()
-        except OSError:  # the other side is closed
-            break
-    os.close(master)
-    return code, shown, output
+    return answer_at_terminal(text, *arguments, "-n", broker.nameserver)
 
 
 def test_at_a_terminal_it_asks_and_no_is_the_default(broker: SyncBroker):

@@ -68,6 +68,7 @@ def test_the_page_of_jobs_has_each_of_them(name: str):
         (["archive", "orders", "--to", "/tmp/x", "--compression", "rar"], "The compression is 'rar'. It must be one of lz4"),
         (["archive", "orders", "--to", "/tmp/x", "--batch-messages", "0"], "A batch has 0 messages. It must have at least 1."),
         (["archive", "orders", "--to", "/tmp/x", "--conf", "spark"], "--conf is key=value, not 'spark'."),
+        (["archive", "orders", "--to", "/tmp/x", "--master", "foo"], "--master is 'foo'. It must be local[*], spark://HOST:PORT"),
         (["archive", "orders", "--to", "/tmp/x", "--access-key", "a"], "--secret-key is missing."),
         (
             ["table", "t", "--to", "mysql:x", "--key", "a", *V],
@@ -98,6 +99,10 @@ def test_the_page_of_jobs_has_each_of_them(name: str):
         (["replay", "--topic", "a", "--to", "x", "--since", "9", "--until", "5"], "The time range is empty"),
         (["replay", "--topic", "a", "--to", "x", "--where", " "], "The condition is empty."),
         (["replay", "--topic", "a", "--to", "x", "--to-group", "g"], "Give either --to or --to-group, not both."),
+        (
+            ["replay", "--topic", "a", "--to", "x", "--master", "spark://h:7077"],
+            "A replay on a cluster of Spark needs --progress",
+        ),
         (["drain"], "Name the group, its topics and the archive: skyrocket pipeline drain GROUP TOPIC --to FOLDER"),
         (["drain", "g", "orders"], "Name the group, its topics and the archive"),
         (["drain", "g", "orders", "--to", "s3://bucket/x"], "'s3://bucket/x' is a URL"),

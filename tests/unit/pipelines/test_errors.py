@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skyrocket.pipelines.errors import our_sentence
+from skyrocket.pipelines.errors import our_sentence, reason_of
 from skyrocket.pipelines.progress import JobProgress, watching
 from tests.support.waiting import wait_until
 
@@ -23,6 +23,15 @@ def test_the_last_of_several_errors_counts():
 
 def test_an_error_of_others_is_shown_by_its_first_line():
     assert our_sentence("[PATH_NOT_FOUND] no such path\nat org.apache") == "[PATH_NOT_FOUND] no such path"
+
+
+def test_the_reason_of_an_error_from_java_is_the_message_of_its_exception():
+    text = "An error occurred while calling None.x.JavaSparkContext.\n: io.k.ClientException: No such host: k8s\n\tat io.k.Create"
+    assert reason_of(text) == "No such host: k8s"
+    assert (
+        reason_of("[JAVA_GATEWAY_EXITED] Java gateway process exited\nmore")
+        == "[JAVA_GATEWAY_EXITED] Java gateway process exited"
+    )
 
 
 def test_progress_counts_in_words():

@@ -1,4 +1,4 @@
-"""Reports in a real Chromium: empty, normal and large, and that of the sign-up demo, in light and in dark."""
+"""Reports in a real Chromium: empty, normal and large ones, those of `table`, that of the sign-up demo; light and dark."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from skyrocket.report import render_page
 from tests.support.pictures import first_pixel
 from tests.support.tools import need
 from tests.unit.pipelines.signup.results import clean_page
+from tests.unit.pipelines.table.summaries import TABLE_PAGES
 
 HEIGHT = 600
-EVERY_PAGE = {**PAGES, "signup": clean_page}
+EVERY_PAGE = {**PAGES, **TABLE_PAGES, "signup": clean_page}
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

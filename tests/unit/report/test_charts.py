@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyrocket.report.charts import draw_bars, draw_columns, draw_lines, join_bins, largest_series, shade_of
+from skyrocket.report.charts import WIDTH, draw_bars, draw_columns, draw_lines, join_bins, largest_series, shade_of
 from skyrocket.report.limits import BINS_MAX, SERIES_MAX
 from skyrocket.report.parts import BarChart, ColumnChart, ColumnSeries, LineChart, LineSeries
 from skyrocket.report.scale import LinearScale, nice_ticks, thin_points, time_ticks
@@ -156,3 +157,12 @@ def test_columns_are_bounded_and_say_so_and_without_values_there_is_no_chart():
     assert f"The first {BINS_MAX} of {BINS_MAX + 3} labels are shown." in drawn
     for empty in ([], [ColumnSeries("a", [0.0])], [ColumnSeries("a", [math.nan])]):
         assert "There is no data" in draw_columns(ColumnChart("x", ["1"], empty))
+
+
+def test_the_last_time_of_a_chart_stays_inside_of_it():
+    points = [(1_800_000_000_000.0 + 1_000 * number, float(number)) for number in range(5)]
+    drawn = draw_lines(LineChart("a", [LineSeries("b", points)]))
+    times = re.findall(r'<text x="([\d.]+)"[^>]*text-anchor="(\w+)"[^>]*class="tick"[^>]*>(\d\d:\d\d:\d\d)<', drawn)
+    assert len(times) >= 3
+    ends = [float(x) + (0 if anchor == "end" else 3.4 * len(text)) for x, anchor, text in times]
+    assert max(ends) <= WIDTH

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from skyrocket.cli.cluster_command import refuse
+from skyrocket.cli.confirmation import DryRun, Plan, Yes
 from skyrocket.cli.output import format_table
 from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, pipeline_job
 
@@ -38,8 +39,8 @@ def drain(
     prove: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Prove that the drain in this folder has lost nothing.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be drained.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without it, only say what would be drained.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> JobResult:
     """Archive what waits for a group, move the group past it, and prove later that nothing was lost."""
     if prove is not None:
@@ -49,7 +50,7 @@ def drain(
     if group is None or not topics or to is None:
         refuse("Name the group, its topics and the archive: skyrocket pipeline drain GROUP TOPIC --to FOLDER")
     given: dict[str, Any] = {"cluster": options.cluster, "tags": tag or (), "where": where, "subscribed": subscribed}
-    return _drain(options, group, topics, to, given, compression, batch_messages, is_sure=yes and not dry_run)
+    return _drain(options, group, topics, to, given, compression, batch_messages, yes=yes, dry_run=dry_run)
 
 
 def _drain(
@@ -61,17 +62,18 @@ def _drain(
     compression: str,
     batch_messages: int,
     *,
-    is_sure: bool,
+    yes: bool,
+    dry_run: bool,
 ) -> JobResult:
     from skyrocket.pipelines.drain import job, presentation  # noqa: PLC0415 — importing Spark takes longer than a help text
 
     folder = str(job.check_arguments(group, topics, to, compression, batch_messages))
     record = job.plan_drain(group, topics, folder, **given)  # errors before Spark starts
-    if record.state != "moved" and not is_sure:
-        table = format_table(presentation.PLAN_HEAD, presentation.plan_rows(record), "")
-        text = "\n".join(filter(None, (table, *presentation.plan_sentences(record, folder))))
-        return JobResult(presentation.drain_document(record, folder, dry_run=True), text, lambda: _page(record, folder))
-    if record.state != "moved" and record.waiting:
+    is_done, plan = record.state == "moved" or not record.waiting, _plan(record, folder)
+    if not is_done and not options.allows(plan, yes=yes, dry_run=dry_run):
+        document = presentation.drain_document(record, folder, dry_run=True)
+        return JobResult(document, plan.dry_result().text, lambda: _page(record, folder))
+    if not is_done:
         spark = options.session("drain")
         try:
             record = job.drain_group(
@@ -88,7 +90,15 @@ def _drain(
             spark.stop()
     table = format_table(presentation.DRAIN_HEAD, presentation.drain_rows(record), "")
     text = "\n".join(filter(None, (table, *presentation.drain_sentences(record, folder))))
-    return JobResult(presentation.drain_document(record, folder), text, lambda: _page(record, folder))
+    document = presentation.drain_document(record, folder, dry_run=dry_run and record.state != "moved")
+    return JobResult(document, text, lambda: _page(record, folder))
+
+
+def _plan(record: DrainRecord, folder: str) -> Plan:
+    from skyrocket.pipelines.drain import presentation  # noqa: PLC0415
+
+    table = format_table(presentation.PLAN_HEAD, presentation.plan_rows(record), "")
+    return Plan(presentation.plan_sentence(record, folder), table=table)
 
 
 def _page(record: DrainRecord, folder: str) -> str:

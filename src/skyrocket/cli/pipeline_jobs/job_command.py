@@ -10,6 +10,7 @@ The shared code prints the result, writes the report, and turns an error into on
 from __future__ import annotations
 
 import inspect
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,13 +23,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from skyrocket.cli.cluster_command import connect_or_refuse, parse_time_ms, refuse
+from skyrocket.cli.confirmation import Confirmation, Plan
 from skyrocket.cli.connection import CONNECTION_OPTIONS
 from skyrocket.cli.exit_codes import FAILED, INTERRUPTED, exit_code_of
 from skyrocket.cli.output import to_json
-from skyrocket.cli.progress_bar import is_terminal, show_progress
+from skyrocket.cli.progress_bar import HiddenProgress, ProgressDisplay, is_terminal, show_progress
 from skyrocket.client.errors import ClientError
-from skyrocket.pipelines.errors import PipelineError, our_sentence
-from skyrocket.pipelines.progress import OnProgress
+from skyrocket.pipelines.errors import PipelineError, SessionError, our_sentence, reason_of
 from skyrocket.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 DRIFT_SHOWN: Final = 20
 LOCAL_MASTER: Final = "local[*]"
+_MASTER: Final = re.compile(r"(local|local\[.+\]|local-cluster\[.+\]|yarn|(spark|k8s|sc)://.+)$")
 _NOT_INSTALLED: Final = "The package {name} is not installed. Install it with: pip install 'skyrocketmq[pipelines]'"
 
 
@@ -58,7 +60,7 @@ class JobOptions:
     as_json: bool
     report: Path | None = None
     config: Mapping[str, str] = field(default_factory=dict)  # of the Spark session
-    on_progress: OnProgress = lambda _: None
+    on_progress: ProgressDisplay = field(default_factory=HiddenProgress)
 
     @property
     def cluster_name(self) -> str:
@@ -67,15 +69,29 @@ class JobOptions:
 
     def session(self, job: str) -> SparkSession:
         """Start Spark, or connect to it. It takes some seconds, so check arguments first."""
-        from skyrocket.spark import session  # noqa: PLC0415 — importing Spark takes longer than a help text
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415
+        from pyspark.errors import PySparkException  # noqa: PLC0415 — importing Spark takes longer than a help text
 
-        return session(f"skyrocket {job}", self.master, self.config)
+        from skyrocket.spark import session  # noqa: PLC0415
+
+        try:
+            return session(f"skyrocket {job}", self.master, self.config)
+        except (Py4JError, PySparkException) as error:
+            raise SessionError(f"Spark does not start at the master {self.master}: {reason_of(str(error))}") from error
+
+    def allows(self, plan: Plan, *, yes: bool, dry_run: bool) -> bool:
+        """Ask a person whether to do what the plan says: see `Confirmation`. False: it is a dry run."""
+        with self.on_progress.paused():
+            return Confirmation(yes, dry_run).allows(plan)
 
 
 _SHARED: Final[dict[str, tuple[Any, Any]]] = {
     **CONNECTION_OPTIONS,
     "master": (
-        Annotated[str, typer.Option(metavar="URL", help="Spark's master: local[*], spark://host:7077, yarn, sc://host:15002.")],
+        Annotated[
+            str,
+            typer.Option(metavar="URL", help="Spark's master: local[*], spark://host:7077, k8s://URL, yarn, sc://host:15002."),
+        ],
         LOCAL_MASTER,
     ),
     "conf": (
@@ -158,8 +174,8 @@ def pipeline_job(
 def _parse_options(
     *, master: str, as_json: bool, conf: list[str] | None, report: Path | None = None, **cluster: Any
 ) -> JobOptions:
-    if not master.strip():
-        refuse("--master is empty. Give Spark's master, such as local[*] or spark://host:7077.")
+    if not _MASTER.match(master.strip()):
+        refuse(f"--master is '{master}'. It must be local[*], spark://HOST:PORT, k8s://URL, yarn or sc://HOST:PORT.")
     config = {}
     for text in conf or ():
         key, separator, value = text.partition("=")
@@ -236,5 +252,5 @@ def _fail(sentence: str, code: int, error: Exception) -> None:
     raise typer.Exit(code) from error
 
 
-def _with_progress(options: JobOptions, on_progress: OnProgress) -> JobOptions:
+def _with_progress(options: JobOptions, on_progress: ProgressDisplay) -> JobOptions:
     return replace(options, on_progress=on_progress)

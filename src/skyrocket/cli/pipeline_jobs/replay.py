@@ -59,6 +59,7 @@ def replay(
     """Send messages of an archive, a store directory or a topic to a topic. Each queue keeps its order."""
     from skyrocket.pipelines.replay import job  # noqa: PLC0415 — importing Spark takes longer than a help text
     from skyrocket.pipelines.replay.selection import Selection  # noqa: PLC0415
+    from skyrocket.spark.session.builder import is_local  # noqa: PLC0415
 
     source = _source(archive, store, topic)
     about_target = {"namespace": to_namespace, "tls": to_tls, "access_key": to_access_key, "secret_key": to_secret_key}
@@ -72,6 +73,8 @@ def replay(
         tags=tuple(tag or ()),
         where=where,
     )
+    if progress is None and not dry_run and not is_local(options.master):
+        refuse(job.NO_PROGRESS)
     history = ProgressHistory()
     spark = options.session("replay")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from skyrocket.cli.output import format_table
 from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, drift_lines, pipeline_job, stop_on_signal
+from skyrocket.pipelines.progress import ProgressHistory, record_progress
 
 if TYPE_CHECKING:
     from skyrocket.pipelines.json_columns.json_schema import JsonColumns
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 _SOURCE = "FIELD of the JSON body, property:NAME, message:key"
 
 
-@pipeline_job()
+@pipeline_job(has_report=True)
 def table(
     options: JobOptions,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic of changes.")],
@@ -56,6 +58,7 @@ def table(
     from skyrocket.pipelines.table import job  # noqa: PLC0415
     from skyrocket.pipelines.table.change_spec import ChangeSpec  # noqa: PLC0415
 
+    history = ProgressHistory()
     wanted = job.TableOptions(
         topic=topic,
         spec=ChangeSpec(key, version, delete_when),
@@ -68,7 +71,7 @@ def table(
     )
     planned = job.plan_table(wanted, to, cluster=options.cluster, table=name)
     if dry_run:
-        return JobResult(summary_document(planned), plan_text(planned))
+        return JobResult(summary_document(planned), plan_text(planned), lambda: _page(options, planned, history, is_dry=True))
     spark = options.session("table")
     try:
         with stop_on_signal(follow) as stop:
@@ -81,11 +84,18 @@ def table(
                 follow=follow,
                 every_s=every,
                 stop=stop,
-                on_progress=options.on_progress,
+                on_progress=record_progress(history, options.on_progress),
             )
     finally:
         spark.stop()
-    return JobResult(summary_document(summary), summary_text(summary))
+    return JobResult(summary_document(summary), summary_text(summary), lambda: _page(options, summary, history))
+
+
+def _page(options: JobOptions, summary: TableSummary, history: ProgressHistory, *, is_dry: bool = False) -> str:
+    from skyrocket.pipelines.table.presentation import table_page  # noqa: PLC0415
+    from skyrocket.report import render_page  # noqa: PLC0415
+
+    return render_page(table_page(summary, history, options.cluster_name, time.time_ns() // 1_000_000, is_dry=is_dry))
 
 
 def summary_document(summary: TableSummary) -> dict[str, Any]:
@@ -104,6 +114,7 @@ def summary_document(summary: TableSummary) -> dict[str, Any]:
         "conflicts": counts.conflicts,
         "rejected": summary.rejected,
         "rejects": summary.rejects,
+        "reasons": dict(summary.reasons.most_common()),
         "waiting": summary.waiting,
         "gaps": [gap._asdict() for gap in summary.gaps],
         "drift": summary.drift.document(summary.columns),

@@ -74,14 +74,12 @@ def drain_document(record: DrainRecord, folder: str, *, dry_run: bool = False) -
     return found
 
 
-def plan_sentences(record: DrainRecord, folder: str) -> list[str]:
-    """Say what a drain would do."""
-    if not record.waiting:
-        return [f"Nothing waits for group '{record.group}'."]
-    lines = [f"{count_of(record.waiting, 'message')} would be archived to {folder}, and group '{record.group}' moved past them."]
-    if not record.conditions.selects_everything:
-        lines.append(f"Those for which {record.selected} does not hold would be resent to the group at once.")
-    return [*lines, "Nothing was changed. To do it add --yes."]
+def plan_sentence(record: DrainRecord, folder: str) -> str:
+    """Say what a drain will do."""
+    first = f"{count_of(record.waiting, 'message')} will be archived to {folder}, and group '{record.group}' moved past them."
+    if record.conditions.selects_everything:
+        return first
+    return f"{first} Those for which {record.selected} does not hold will be resent to the group at once."
 
 
 def drain_sentences(record: DrainRecord, folder: str) -> list[str]:

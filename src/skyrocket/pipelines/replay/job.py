@@ -24,10 +24,10 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from skyrocket.client.queues import Queue
 from skyrocket.client.sync import Admin, Producer
 from skyrocket.pipelines.archive.reading import read_archive
-from skyrocket.pipelines.clusters import parallel_tasks, parse_cluster, require_queues
+from skyrocket.pipelines.clusters import parallel_tasks, parse_cluster, require_queues, runs_here
 from skyrocket.pipelines.errors import ArgumentError
 from skyrocket.pipelines.progress import JobProgress, OnProgress, ignore_progress, watching
-from skyrocket.pipelines.replay.progress_file import open_replay, read_sent
+from skyrocket.pipelines.replay.progress_file import ProgressFile, open_replay, read_sent
 from skyrocket.pipelines.replay.queue_map import divide_queues, map_queues, target_topics
 from skyrocket.pipelines.replay.replay_task import COLUMNS, GROUP, SENT_ROW, ReplayTask
 from skyrocket.pipelines.replay.selection import Selection
@@ -38,6 +38,12 @@ SourceKind = Literal["archive", "store", "topic"]
 KINDS: Final = ("archive", "store", "topic")
 _QUEUE_COLUMNS: Final = ("topic", "broker", "queueId")
 _SLOTS_SEARCHED: Final = 64  # for each task: see _slots
+
+
+NO_PROGRESS: Final = (
+    "A replay on a cluster of Spark needs --progress, a folder that every worker reaches under the same path: a task that Spark "
+    "repeats on another machine would send its messages again without it."
+)
 
 
 class ReplaySource(NamedTuple):
@@ -90,10 +96,12 @@ def replay_messages(
 
     Only that group gets what is in its retry topic, and its consumers see each message under its own topic. `cluster` is that of
     the source topic, and of the target unless `to_cluster` names another. `rate` is a limit in messages a second. Without
-    `progress`, a replay that is killed cannot be continued.
+    `progress`, a replay that is killed cannot be continued. On a cluster of Spark it is required.
     """
     selected = selection or Selection()
     check_arguments(source, to, to_group, to_cluster, rate)
+    if progress is None and not dry_run and not runs_here(spark):
+        raise ArgumentError(NO_PROGRESS)
     target = dict(to_cluster or cluster)
     if to_group is not None:
         to = open_retry_topic(target, to_group, create=not dry_run)
@@ -109,6 +117,8 @@ def replay_messages(
     with _progress_folder(progress) as folder:
         summary.replay_id = open_replay(folder, describe(source, to, target, selected))
         parts = divide_queues(counts, parallel_tasks(spark))
+        # A task that Spark repeats finds messages that its first attempt has sent: what this run sent is a difference.
+        before = {queue: saved.sent if (saved := ProgressFile(folder, queue).read()) else 0 for queue in counts}
         task = ReplayTask(summary.replay_id, str(folder), target, queues, None if rate is None else rate / len(parts))
 
         def look() -> JobProgress:
@@ -116,7 +126,8 @@ def replay_messages(
 
         with watching(look, on_progress):
             for row in _send(spark, frame, parts, task).collect():
-                summary.queues[Queue(row.topic, row.broker, row.queueId)].sent = row.sent
+                queue = Queue(row.topic, row.broker, row.queueId)
+                summary.queues[queue].sent = row.sentEver - before[queue]
     return summary
 
 

@@ -11,7 +11,7 @@ progress file lies about a second, so that look is short.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from skyrocket.client.errors import ClientError, InvalidMessageError
@@ -48,8 +48,8 @@ class Target(Protocol):
 
     def end_offset(self, queue: Queue) -> int: ...
 
-    def last_replayed(self, queue: Queue, start: int, source: Queue) -> int | None:
-        """Return the highest offset of `source` that this replay has put into the queue at offset `start` or later."""
+    def replayed_offsets(self, queue: Queue, start: int, source: Queue) -> Iterable[int]:
+        """Return the offsets of `source` that this replay has put into the queue at offset `start` or later."""
 
 
 class QueueReplay:
@@ -91,7 +91,7 @@ class QueueReplay:
         else:
             self.next_offset, self._look_from, self._sent_before = saved.next_offset, saved.look_from, saved.sent
             self._sleep(SETTLE_S)
-            self._find_arrived()
+            self._sent_before += self._find_arrived()
         self._save()
 
     def add(self, one: OffsetMessage) -> None:
@@ -129,11 +129,13 @@ class QueueReplay:
         self.flush()
         self._save()
 
-    def _find_arrived(self) -> None:
-        """Ask the target queue which messages have arrived, and drop them from those that wait."""
-        last = self._target.last_replayed(self._queue, self._look_from, self._source)
-        if last is not None and last >= self.next_offset:
-            self._advance(last + 1, self._look_from)
+    def _find_arrived(self) -> int:
+        """Ask the target queue which messages have arrived, and drop them from those that wait. Return how many are new."""
+        arrived = self._target.replayed_offsets(self._queue, self._look_from, self._source)
+        new = {offset for offset in arrived if offset >= self.next_offset}
+        if new:
+            self._advance(max(new) + 1, self._look_from)
+        return len(new)
 
     def _advance(self, next_offset: int, look_from: int) -> None:
         kept = [one for one in self._waiting if one.offset >= next_offset]
@@ -141,7 +143,13 @@ class QueueReplay:
         self._waiting, self._waiting_bytes = kept, sum(one.size_bytes for one in kept)
         self.next_offset, self._look_from = next_offset, look_from
 
+    @property
+    def sent_ever(self) -> int:
+        """How many messages this replay has sent to the queue, by all tasks and runs."""
+        return self._sent_before + self.sent
+
     def _save(self) -> None:
-        total = self._sent_before + self.sent
-        self._file.write(ReplayProgress(next_offset=self.next_offset, target=self._queue, look_from=self._look_from, sent=total))
+        self._file.write(
+            ReplayProgress(next_offset=self.next_offset, target=self._queue, look_from=self._look_from, sent=self.sent_ever)
+        )
         self._saved_s = self._clock()

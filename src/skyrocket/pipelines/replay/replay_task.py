@@ -41,12 +41,11 @@ SENT_ROW: Final = StructType(
         StructField("topic", StringType()),
         StructField("broker", StringType()),
         StructField("queueId", IntegerType()),
-        StructField("sent", LongType()),
-        StructField("passedOver", LongType()),
+        StructField("sentEver", LongType()),  # by all tasks and runs
     ]
 )
 _SENT_ARROW: Final = pa.schema(
-    [("topic", pa.string()), ("broker", pa.string()), ("queueId", pa.int32()), ("sent", pa.int64()), ("passedOver", pa.int64())]
+    [("topic", pa.string()), ("broker", pa.string()), ("queueId", pa.int32()), ("sentEver", pa.int64())]
 )
 
 
@@ -89,18 +88,16 @@ class ClusterTarget:
     def end_offset(self, queue: Queue) -> int:
         return self._client.last_offsets([queue])[queue]
 
-    def last_replayed(self, queue: Queue, start: int, source: Queue) -> int | None:
+    def replayed_offsets(self, queue: Queue, start: int, source: Queue) -> Iterator[int]:
         stop = self.end_offset(queue)
         start = max(start, self._client.first_offsets([queue])[queue])
         if start >= stop:
-            return None
-        found: int | None = None
+            return
         for batch in RangeReader(self._options, QueuePartition(queue, start, stop)).batches():
             for pairs in batch.column("properties").to_pylist():
                 place = parse_place(dict(pairs))
                 if place is not None and place.replay_id == self._replay_id and place.queue == source:
-                    found = place.offset if found is None else max(found, place.offset)
-        return found
+                    yield place.offset
 
 
 @dataclass(frozen=True)
@@ -134,14 +131,12 @@ class ReplayTask:
         with file.locked():
             replay = QueueReplay(source, to, target, file, pace, retry_s=target.retry_s)
             replay.open()
-            count = 0
             for message in messages:
                 if message.properties.get(REPLAY) == self.replay_id:
                     continue  # the source is the target, too: this is a message of an earlier run
-                count += 1
                 replay.add(OffsetMessage(message.offset, build_message(message, to.topic, self.replay_id, namespace)))
             replay.close()
-        row = (source.topic, source.broker_name, source.queue_id, replay.sent, count - replay.sent)
+        row = (source.topic, source.broker_name, source.queue_id, replay.sent_ever)
         return pa.RecordBatch.from_arrays(
             [pa.array([value], kind) for value, kind in zip(row, _SENT_ARROW.types, strict=True)], schema=_SENT_ARROW
         )

@@ -10,7 +10,8 @@ together. So a run that was killed is continued by the next one, and a batch tha
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
@@ -43,6 +44,8 @@ from skyrocket.pipelines.table.targets import check_target, open_target
 BATCH_MESSAGES: Final = 100_000  # of one commit; the driver holds them in memory
 WAITING_MAX: Final = 100_000  # changes that may wait for a missing version
 GAPS_SHOWN: Final = 20
+REASONS_MAX: Final = 100  # different reasons of rejected messages that are counted one by one
+OTHER_REASONS: Final = "other reasons"
 TASK_MESSAGES_MAX: Final = 25_000
 FOLLOW_S: Final = 10.0  # between two looks at the queues
 WORDS: Final = PlanWords("The table", "read", "Use another table.")
@@ -86,10 +89,17 @@ class TableSummary:
     counts: Counts = field(default_factory=Counts)
     rejected: int = 0
     rejects: str = ""  # where they are
+    reasons: Counter[str] = field(default_factory=Counter)  # of the rejected ones
+    queues: Counter[Queue] = field(default_factory=Counter)  # messages of each queue
     waiting: int = 0  # in the table, after the run
     gaps: list[WaitingKey] = field(default_factory=list)
     missing: list[MissingRange] = field(default_factory=list)
     drift: DriftCounter = field(default_factory=DriftCounter)
+
+    def count_reasons(self, reasons: Iterable[str]) -> None:
+        for reason in reasons:
+            is_counted = reason in self.reasons or len(self.reasons) < REASONS_MAX
+            self.reasons[reason if is_counted else OTHER_REASONS] += 1
 
 
 def check_arguments(options: TableOptions, to: str) -> None:
@@ -244,6 +254,8 @@ class TableRun:
         self.summary.messages += read.num_rows
         self.summary.counts.add(decision.counts)
         self.summary.rejected += rejects.num_rows
+        self.summary.count_reasons(rejects.column("_reason").to_pylist())
+        self.summary.queues.update({queue: stop - batch.starts[queue] for queue, stop in batch.stops.items()})
         for drift in read.column("_drift").drop_null().to_pylist():
             self.summary.drift.add(drift)
 

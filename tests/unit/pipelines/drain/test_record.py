@@ -86,7 +86,14 @@ def test_the_summary_has_the_command_that_brings_messages_back():
 def test_rows_leave_out_queues_without_a_backlog():
     assert presentation.drain_rows(make_record()) == [("orders", "broker-a", 0, 5, 30, 25, 15, 8, 4)]
     assert presentation.plan_rows(make_record()) == [("orders", "broker-a", 0, 5, 30, 25)]
-    assert presentation.plan_sentences(make_record(queues=[]), "/x") == ["Nothing waits for group 'coupons'."]
+
+
+def test_a_plan_says_what_will_be_archived_and_resent():
+    first = "25 messages will be archived to /x, and group 'coupons' moved past them."
+    assert presentation.plan_sentence(make_record(selected="true"), "/x") == first
+    mixed = make_record()
+    resent = f"Those for which {mixed.selected} does not hold will be resent to the group at once."
+    assert presentation.plan_sentence(mixed, "/x") == f"{first} {resent}"
 
 
 def test_pages_show_the_drain_and_its_proof():

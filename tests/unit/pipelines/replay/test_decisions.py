@@ -1,13 +1,17 @@
-"""What a replay decides without a cluster: properties, queues, the rate, conditions."""
+"""What a replay decides without a cluster: properties, queues, the rate, conditions, whether it needs its progress."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skyrocket.client.queues import Queue
+from skyrocket.pipelines.clusters import runs_here
 from skyrocket.pipelines.errors import ArgumentError, ReplayError
+from skyrocket.pipelines.replay.job import ReplaySource, replay_messages
 from skyrocket.pipelines.replay.origin import ReplayedFrom, parse_place, replayed_properties, user_properties
 from skyrocket.pipelines.replay.pace import Pace
 from skyrocket.pipelines.replay.queue_map import divide_queues, map_queues, target_topics
@@ -24,6 +28,15 @@ STORED = {
     "__transactionId__": "x",
     "TRAN_MSG": "true",
 }
+
+
+@pytest.mark.parametrize(("master", "is_here"), [("local[2]", True), ("local", True), ("spark://h:7077", False), ("yarn", False)])
+def test_a_replay_on_a_cluster_of_spark_needs_its_progress(master: str, is_here: bool):
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(master=master))
+    assert runs_here(spark) == is_here
+    if not is_here:
+        with pytest.raises(ArgumentError, match="needs --progress"):
+            replay_messages(spark, ReplaySource("topic", "orders"), to="again", cluster={"nameserver": "h:1"})
 
 
 def test_the_applications_properties_stay_and_those_of_rocketmq_do_not():

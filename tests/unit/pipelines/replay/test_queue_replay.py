@@ -50,9 +50,9 @@ class ListTarget:
     def end_offset(self, queue: Queue) -> int:
         return len(self.stored)
 
-    def last_replayed(self, queue: Queue, start: int, source: Queue) -> int | None:
+    def replayed_offsets(self, queue: Queue, start: int, source: Queue) -> list[int]:
         places = [parse_place(message.properties) for message in self.stored[start:]]
-        return max((place.offset for place in places if place is not None and place.queue == source), default=None)
+        return [place.offset for place in places if place is not None and place.queue == source]
 
     def bodies(self) -> list[bytes]:
         return [message.body for message in self.stored[1:]]
@@ -145,6 +145,7 @@ def test_killed_runs_lose_and_repeat_nothing(tmp_path: Path, seed: int):
     target.outcomes = []
     replay(target, tmp_path, offsets)
     assert target.bodies() == expected(offsets)
+    assert read_sent(tmp_path) == len(offsets), "messages of killed runs are counted, each once"
 
 
 def test_the_rate_is_kept(tmp_path: Path):
