@@ -27,12 +27,23 @@ def answer_at_terminal(text: str, *arguments: str) -> tuple[int, str, str]:
                 shown += os.read(master, 65_536).decode()
         os.write(master, text.encode())
         assert process.stdout is not None
-        output = process.stdout.read().decode()
+        output, ends = b"", {process.stdout.fileno(), master}
+        while process.stdout.fileno() in ends:  # both are read: a terminal that nobody reads stops the command
+            for end in select.select(list(ends), [], [])[0]:
+                read = _read(end)
+                shown += read.decode(errors="replace") if end == master else ""
+                output += read if end != master else b""
+                if not read:
+                    ends.discard(end)
         code = process.wait(WAIT_S_MAX)
-    while select.select([master], [], [], 0)[0]:
-        try:
-            shown += os.read(master, 65_536).decode()
-        except OSError:  # the other side is closed
-            break
+    while master in ends and select.select([master], [], [], 0)[0] and (read := _read(master)):
+        shown += read.decode(errors="replace")
     os.close(master)
-    return code, shown, output
+    return code, shown, output.decode()
+
+
+def _read(end: int) -> bytes:
+    try:
+        return os.read(end, 65_536)
+    except OSError:  # the other side of the terminal is closed
+        return b""

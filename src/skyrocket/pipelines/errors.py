@@ -8,6 +8,7 @@ from typing import Final
 # Spark's text has the Python class of the error before its message, and often a traceback before that.
 _OUR_ERROR: Final = re.compile(r"\bskyrocket(?:\.\w+)+Error: ([^\n]+)")
 _JAVA_ERROR: Final = re.compile(r"^: (?:[\w$]+\.)+[\w$]*(?:Exception|Error): ([^\n]+)", re.MULTILINE)
+_ANY_ERROR: Final = re.compile(r"^\s*((?:\w+\.)*\w*(?:Error|Exception): [^\n]+)", re.MULTILINE)
 _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
 
@@ -50,8 +51,13 @@ def reason_of(text: str) -> str:
 
 
 def our_sentence(text: str) -> str:
-    """Return the last message of an error of this package in Spark's text; without one, the first line of that text."""
+    """Return the last message of an error of this package in Spark's text; without one, the first line of that text.
+
+    A first line that only announces an error is followed by the last one of the lines that name it.
+    """
     found = _OUR_ERROR.findall(text)
     if found:
         return _SQL_STATE.sub("", str(found[-1])).strip()
-    return text.strip().split("\n", 1)[0]
+    first = text.strip().split("\n", 1)[0].strip()
+    named = _ANY_ERROR.findall(text) if first.endswith(":") else []
+    return f"{first} {named[-1].strip()}" if named else first

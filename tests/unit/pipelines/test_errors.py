@@ -25,6 +25,11 @@ def test_an_error_of_others_is_shown_by_its_first_line():
     assert our_sentence("[PATH_NOT_FOUND] no such path\nat org.apache") == "[PATH_NOT_FOUND] no such path"
 
 
+def test_an_error_of_others_that_is_only_announced_is_followed_by_its_name():
+    text = "\n  An exception was thrown from the Python worker:\nTraceback:\nModuleNotFoundError: No module x"
+    assert our_sentence(text) == "An exception was thrown from the Python worker: ModuleNotFoundError: No module x"
+
+
 def test_the_reason_of_an_error_from_java_is_the_message_of_its_exception():
     text = "An error occurred while calling None.x.JavaSparkContext.\n: io.k.ClientException: No such host: k8s\n\tat io.k.Create"
     assert reason_of(text) == "No such host: k8s"
