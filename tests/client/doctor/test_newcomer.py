@@ -32,6 +32,11 @@ def ask(tmp_path: Path) -> Iterator[Ask]:
 
 
 def test_from_the_first_message_to_the_first_diagnosis(ask: Ask):
+    walk_to_the_first_diagnosis(ask)
+
+
+def walk_to_the_first_diagnosis(ask: Ask, look: Callable[[], None] = lambda: None) -> None:
+    """Walk the path. `look` is called when there are messages and a group that has consumed them."""
     assert ask("topic", "create", "orders", "--queues", "4").returncode == 0
     assert ask("send", "orders", "--body", "hello", "--tag", "paid", "--key", "o-7", "--count", "6").returncode == 0
     consumed = ask("consume", "orders", "--group", "coupons", "--from", "first", "--count", "6", "--json")
@@ -39,6 +44,7 @@ def test_from_the_first_message_to_the_first_diagnosis(ask: Ask):
     found = ask("query", "key", "orders", "o-7", "--json")
     assert {message["tags"] for message in json.loads(found.stdout)} == {"paid"}
 
+    look()
     sound = ask("doctor", "--group", "coupons", "--every", "0")
     assert (sound.returncode, sound.stderr) == (0, ""), sound.stdout
 
