@@ -31,10 +31,11 @@ from skyrocket.broker.metrics.rpc_latency import RpcLatency
 from skyrocket.broker.metrics.stages import StageTimes
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.cli.server_command import tune_garbage_collector
+from skyrocket.clock import monotonic_ms
 from skyrocket.metrics.family import Measured, Row, counter
 from skyrocket.metrics.page import MetricsPage
 from skyrocket.net.router import ResponseObserver
-from skyrocket.net.server import SERVED_MS_BITS, monotonic_ms
+from skyrocket.net.server import SERVED_MS_BITS
 from skyrocket.settings.metrics import MetricsExporter
 from skyrocket.store.horizon import Horizon
 

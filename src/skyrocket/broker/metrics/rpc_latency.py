@@ -41,7 +41,7 @@ _RESPONSES: Final = {int(each): each.name.lower() for each in ResponseCode}
 _UNKNOWN: Final = -1
 
 
-class _Kind(NamedTuple):
+class _RequestKind(NamedTuple):
     """The labels of one histogram."""
 
     request: int
@@ -64,7 +64,7 @@ class RpcLatency:
         """`now_ms` is the clock of the server's connections."""
         self._horizon = horizon
         self._now_ms = now_ms
-        self._times: dict[_Kind, Histogram] = {}
+        self._times: dict[_RequestKind, Histogram] = {}
         self.turns: ServedTurns = {}  # the server adds them
         self._awaited: deque[_AwaitedTurn] = deque()
 
@@ -100,13 +100,13 @@ class RpcLatency:
 
     def record_answered(self, code: int, count: int, took_ms: int) -> None:
         """Record successes of a turn."""
-        self._histogram(_Kind(code, ResponseCode.SUCCESS)).observe(took_ms, count)
+        self._histogram(_RequestKind(code, ResponseCode.SUCCESS)).observe(took_ms, count)
 
     def record_response(
         self, code: int, response: int, arrived_ms: int, *, is_long_polling: bool = False, is_oneway: bool = False
     ) -> None:
         """Record the answer to one request."""
-        kind = _Kind(code if code in REQUESTS else _UNKNOWN, response, is_long_polling, is_oneway)
+        kind = _RequestKind(code if code in REQUESTS else _UNKNOWN, response, is_long_polling, is_oneway)
         self._histogram(kind).observe(self._now_ms() - arrived_ms)
 
     # --- answers that wait
@@ -125,7 +125,7 @@ class RpcLatency:
             if turn.position >= position:
                 taken = min(count, turn.requests)
                 self._awaited[at] = turn._replace(requests=turn.requests - taken)
-                self._histogram(_Kind(turn.request, response)).observe(self._now_ms() - turn.arrived_ms, taken)
+                self._histogram(_RequestKind(turn.request, response)).observe(self._now_ms() - turn.arrived_ms, taken)
                 return
 
     # --- collected
@@ -134,14 +134,14 @@ class RpcLatency:
         self.take_turns()
         yield Measured(RPC_LATENCY, [(_labels(kind), times.state()) for kind, times in self._times.items()])
 
-    def _histogram(self, kind: _Kind) -> Histogram:
+    def _histogram(self, kind: _RequestKind) -> Histogram:
         found = self._times.get(kind)
         if found is None:
             found = self._times[kind] = Histogram(BOUNDS_MS)
         return found
 
 
-def _labels(kind: _Kind) -> tuple[str, ...]:
+def _labels(kind: _RequestKind) -> tuple[str, ...]:
     request = REQUESTS[kind.request].name.lower() if kind.request in REQUESTS else OTHER
     response = _RESPONSES.get(kind.response, OTHER)
     return "remoting", request, response, "true" if kind.is_long_polling else "false", "oneway" if kind.is_oneway else "success"

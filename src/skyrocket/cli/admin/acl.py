@@ -39,7 +39,7 @@ _PLACE: Final[dict[str, tuple[Any, Any]]] = {
 }
 
 
-class Brokers(TypedDict):
+class BrokerChoice(TypedDict):
     """The brokers that a command is for: all of them, slaves included, unless it names a cluster or a broker."""
 
     cluster: str | None
@@ -218,7 +218,7 @@ async def convert(
     return CommandResult({"users": users, "rules": rules, "leftOut": converted.left_out}, "\n".join(lines))
 
 
-def _brokers(place: dict[str, Any]) -> Brokers:
+def _brokers(place: dict[str, Any]) -> BrokerChoice:
     """Return the brokers that a command is for, as `Admin.access` takes them."""
     return {"cluster": place["broker_cluster"], "broker": place["broker"]}
 
