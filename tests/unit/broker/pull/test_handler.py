@@ -16,6 +16,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from skyrocket.store.read.queue_run import RECORDS_PER_READ_MAX
+from tests.client.servers import until
 from tests.support.pull_parts import a_pull
 from tests.support.running_broker import RunningBroker, pull_header, records, running, send_header
 from tests.support.send_parts import connected
@@ -205,12 +206,10 @@ async def test_pulls_of_a_disconnected_client_are_dropped(tmp_path: Path):
     async with running(tmp_path) as served:
         await five(served)
         waiting = asyncio.ensure_future(served.pull("orders", 5, hold_ms=60_000))
-        await asyncio.sleep(0.05)
-        assert served.broker.pull.waiting == 1
+        await until(lambda: served.broker.pull.waiting == 1, "the pull waits")
         (await served.dialer.connection(served.address)).abort("test")
         await asyncio.gather(waiting, return_exceptions=True)
-        await asyncio.sleep(0.05)
-        assert served.broker.pull.waiting == 0
+        await until(lambda: served.broker.pull.waiting == 0, "no pull waits")
 
 
 async def test_commit_offset_of_a_pull_is_stored(tmp_path: Path):
