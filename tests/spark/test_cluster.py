@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,16 +21,28 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def test_sink_and_source(master: str, ours: Any, topic: str, tmp_path: Path):
-    found = job(tmp_path, "sink_and_source", master, nameserver=ours.nameserver, topic=topic)
-    assert found == {"bodies": BODIES, "tags": ["red"]}
-    onto = {"onto": f"{topic}-onto", "checkpoint": tmp_path / "checkpoint"}
-    assert job(tmp_path, "stream", master, nameserver=ours.nameserver, topic=topic, **onto) == {"bodies": BODIES}
+def run_jobs(master: str, nameserver: str, home: Path) -> dict[str, Any]:
+    """Run a sink, a source, a stream and an offline reader on this master, and return what each found."""
+    topic = f"{home.name}-{os.getpid()}"
+    places = {"onto": f"{topic}-onto", "checkpoint": home / "checkpoint", "store": sample_store(home / "store", 150)}
+    return job(home, "each", master, nameserver=nameserver, topic=topic, **places)
 
 
-def test_offline_reader(master: str, tmp_path: Path):
-    store = sample_store(tmp_path / "store", 150)
-    assert job(tmp_path, "offline", master, store=store) == {"rows": 137, "topics": ["topic-0", "topic-1", "topic-2"]}
+@pytest.fixture(scope="module")
+def found(master: str, ours: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run_jobs(master, ours.nameserver, tmp_path_factory.mktemp("jobs"))
+
+
+def test_sink_and_source(found: dict[str, Any]):
+    assert found["sink_and_source"] == {"bodies": BODIES, "tags": ["red"]}
+
+
+def test_stream(found: dict[str, Any]):
+    assert found["stream"] == {"bodies": BODIES}
+
+
+def test_offline_reader(found: dict[str, Any]):
+    assert found["offline"] == {"rows": 137, "topics": ["topic-0", "topic-1", "topic-2"]}
 
 
 def test_ship_code_sends_the_package_to_workers(master: str, ours: Any, topic: str, tmp_path: Path):

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests.spark.conftest import config_with_archive
-from tests.spark.test_cluster import BODIES
-from tests.support.sample_stores import sample_store
+from tests.spark.test_cluster import BODIES, run_jobs
 from tests.support.spark_processes import connect_server, job, python_without_skyrocket
 
 pytest.importorskip("grpc")
@@ -22,16 +21,21 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def test_sink_and_source(server: str, ours: Any, topic: str, tmp_path: Path):
-    found = job(tmp_path, "sink_and_source", server, nameserver=ours.nameserver, topic=topic)
-    assert found == {"bodies": BODIES, "tags": ["red"]}
-    onto = {"onto": f"{topic}-onto", "checkpoint": tmp_path / "checkpoint"}
-    assert job(tmp_path, "stream", server, nameserver=ours.nameserver, topic=topic, **onto) == {"bodies": BODIES}
+@pytest.fixture(scope="module")
+def found(server: str, ours: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run_jobs(server, ours.nameserver, tmp_path_factory.mktemp("connected"))
 
 
-def test_offline_reader(server: str, tmp_path: Path):
-    store = sample_store(tmp_path / "store", 150)
-    assert job(tmp_path, "offline", server, store=store) == {"rows": 137, "topics": ["topic-0", "topic-1", "topic-2"]}
+def test_sink_and_source(found: dict[str, Any]):
+    assert found["sink_and_source"] == {"bodies": BODIES, "tags": ["red"]}
+
+
+def test_stream(found: dict[str, Any]):
+    assert found["stream"] == {"bodies": BODIES}
+
+
+def test_offline_reader(found: dict[str, Any]):
+    assert found["offline"] == {"rows": 137, "topics": ["topic-0", "topic-1", "topic-2"]}
 
 
 def test_error_is_a_short_message_through_connect(server: str, tmp_path: Path):

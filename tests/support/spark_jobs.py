@@ -67,7 +67,12 @@ def bad_option(master: str, given: dict[str, str]) -> dict[str, Any]:
     return {}
 
 
-JOBS = {job.__name__: job for job in (sink_and_source, stream, offline, bad_option)}
+def each(master: str, given: dict[str, str]) -> dict[str, Any]:
+    """Run three jobs, one after another in one application: a start of Spark costs more than all of them."""
+    return {job.__name__: job(master, given) for job in (sink_and_source, stream, offline)}
+
+
+JOBS = {job.__name__: job for job in (sink_and_source, stream, offline, each, bad_option)}
 
 if __name__ == "__main__":
     print(json.dumps(JOBS[sys.argv[1]](sys.argv[2], json.loads(sys.argv[3]))))  # noqa: T201
