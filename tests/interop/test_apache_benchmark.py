@@ -19,7 +19,7 @@ from tests.support.waiting import WAIT_S_MAX
 
 pytestmark = pytest.mark.interop
 
-SECONDS = float(os.environ.get("SKYROCKET_BENCHMARK_S", "8"))
+SECONDS = float(os.environ.get("SKYROCKET_BENCHMARK_S", "4"))
 REPORT_MS = 1000
 TOPIC, GROUP = "BenchmarkTest", "benchmark_consumer"
 
