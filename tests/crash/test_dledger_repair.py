@@ -57,7 +57,7 @@ def fill(group: DLedgerGroup) -> str:
                 codes = {wire.answer().code for _ in requests}
                 first += AT_ONCE if codes == {ResponseCode.SUCCESS} else 0
         assert time.monotonic() < until, group.tails()
-    wait_until(group.is_level, group.describe_ledgers)
+    wait_until(group.is_level, group.describe_ledgers, every_s=0.2)
     return group.wait_for_leader()
 
 

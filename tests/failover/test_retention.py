@@ -76,7 +76,7 @@ def test_old_files_go_under_load_and_a_follower_that_was_away_for_longer_comes_b
                 load.wait_for_more(50, group)
         finally:
             load.stop()
-        wait_until(group.is_level, group.describe_ledgers)
+        wait_until(group.is_level, group.describe_ledgers, every_s=0.2)
         check_equal(group)
         begins = check_kept(group, load)
     text = f"{len(load.acknowledged)} acknowledged, {begins} of them expired after {KEPT_S} s; a follower was away for longer"

@@ -72,7 +72,7 @@ def test_a_mixed_group_fails_over_and_its_ledgers_are_equal(
             killed, leader = leader, group.wait_for_leader(other_than=leader)
             send_some(producer, group, f"kill{number}", 50, acknowledged)
             group.start(killed)
-            wait_until(group.is_level, group.describe_ledgers)
+            wait_until(group.is_level, group.describe_ledgers, every_s=0.2)
         for node, kind in group.kinds.items():
             if node != leader and kind != group.kinds[leader]:
                 assert group.transfer(leader, node), group.tails()
@@ -80,7 +80,7 @@ def test_a_mixed_group_fails_over_and_its_ledgers_are_equal(
                 assert leader == node
                 send_some(producer, group, f"transfer to {node}", 50, acknowledged)
                 break
-        wait_until(group.is_level, group.describe_ledgers)
+        wait_until(group.is_level, group.describe_ledgers, every_s=0.2)
         ledgers = [group.entries(node) for node in group.kinds]
         assert ledgers[0] == ledgers[1] == ledgers[2]
         stored = group.read_all(leader, TOPIC, QUEUES)

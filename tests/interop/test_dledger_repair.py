@@ -46,11 +46,11 @@ def test_apaches_node_as_the_only_other_one_is_the_source_also_if_ours_led(tmp_p
             leader = group.wait_for_leader()
             acknowledged: dict[bytes, tuple[int, int]] = {}
             send_some(producer, group, "some", 60, acknowledged)
-            wait_until(group.is_level, group.describe_ledgers)
+            wait_until(group.is_level, group.describe_ledgers, every_s=0.2)
         if leader == APACHE:
             assert group.transfer(APACHE, OURS), group.tails()
             group.wait_for_leader(other_than=APACHE)
-        wait_until(group.is_level, group.describe_ledgers)
+        wait_until(group.is_level, group.describe_ledgers, every_s=0.2)
         assert get_entry(group, APACHE, 5).code == LedgerCode.NOT_LEADER, "a follower of Apache's does not answer"
         entries = group.entries(OURS)
         ours = group.running[OURS]

@@ -25,7 +25,7 @@ TEST_CONFIG = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.streaming.pollingDelay": "10ms",
+    "spark.sql.streaming.pollingDelay": "50ms",
 }
 _NUMBERS = itertools.count()
 

@@ -66,7 +66,7 @@ class NumberedLoad:
 
     def wait_for(self, count: int, group: DLedgerGroup) -> None:
         """Wait until so many messages are acknowledged."""
-        wait_until(lambda: len(self.acknowledged) > count, lambda: f"{self.errors[-3:]}\n{group.tails()}", 60)
+        wait_until(lambda: len(self.acknowledged) > count, lambda: f"{self.errors[-3:]}\n{group.tails()}")
 
     def wait_for_more(self, count: int, group: DLedgerGroup) -> None:
         """Wait until so many more messages are acknowledged."""
@@ -84,7 +84,7 @@ class NumberedLoad:
 
 def first_after(times: Sequence[float], after: float, group: DLedgerGroup) -> float:
     """Wait for the first of growing times that is after a moment, and return it."""
-    wait_until(lambda: bool(times) and times[-1] > after, group.tails, 60, every_s=0.01)
+    wait_until(lambda: bool(times) and times[-1] > after, group.tails, every_s=0.01)
     return min(at for at in list(times) if at > after)
 
 
@@ -105,6 +105,6 @@ def check_acknowledged(
 
 def check_ledgers(group: DLedgerGroup) -> None:
     """All ledgers become equal, entry by entry."""
-    wait_until(group.is_level, group.describe_ledgers, 60)
+    wait_until(group.is_level, group.describe_ledgers, every_s=0.2)
     ledgers = [group.entries(node) for node in group.kinds]
     assert all(ledger == ledgers[0] for ledger in ledgers[1:])

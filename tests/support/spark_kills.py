@@ -39,7 +39,7 @@ class KilledJob:
     def await_progress(self) -> None:
         """Wait until the job writes again."""
         before = self.rows()
-        wait_until(lambda: self.rows() > before, f"a batch after {before} rows", START_S_MAX, every_s=0.1)
+        wait_until(lambda: self.rows() > before, f"a batch after {before} rows", START_S_MAX, every_s=0.5)
 
     def check(self) -> None:
         self.sender.stop()

@@ -67,7 +67,7 @@ class Scene:
             self.runner.check()
             return self.runner.ledger.totals(ATTEMPTS_MAX).effects >= count
 
-        wait_until(is_so, lambda: f"{self.runner.ledger.totals(ATTEMPTS_MAX)} of {count} effects", every_s=0.01)
+        wait_until(is_so, lambda: f"{self.runner.ledger.totals(ATTEMPTS_MAX)} of {count} effects")
 
     def dead_users(self) -> set[str]:
         topic = dead_letter_topic(self.group)
