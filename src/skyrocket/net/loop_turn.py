@@ -52,7 +52,7 @@ class LoopTurn:
     ) -> None:
         """`handle` takes and handles the frames that arrived on these connections."""
         self._handle = handle
-        self._call_soon = call_soon
+        self._call_soon: Callable[[Callable[[], None]], object] = call_soon
         self._arrived: dict[Connection, None] = {}  # connections with frames, in order
         self._arrived_bytes = 0
         self._unflushed: list[Connection] = []
