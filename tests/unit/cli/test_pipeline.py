@@ -9,6 +9,7 @@ from typing import Annotated
 
 import pytest
 import typer
+from py4j.protocol import Py4JError
 from typer.testing import CliRunner, Result
 
 from skyrocket.cli.main import app
@@ -160,6 +161,15 @@ def test_errors_of_a_job_have_the_exit_code_of_their_kind():
     for word, code, sentence in (("wrong", 2, "The word is wrong.\n"), ("broken", 1, "The archive is broken.\n")):
         done = CliRunner().invoke(made, [word])
         assert (done.exit_code, done.stderr) == (code, sentence)
+
+
+def test_an_error_of_sparks_java_is_one_sentence():
+    def giving_up(options: JobOptions) -> JobResult:
+        """Lose a task four times."""
+        raise Py4JError("An error occurred.\n: org.apache.spark.SparkException: Task 0 was lost four times\n\tat org.apache.x")
+
+    done = CliRunner().invoke(command_of(giving_up), [])
+    assert (done.exit_code, done.stderr) == (1, "Task 0 was lost four times\n")
 
 
 def test_a_result_that_is_bad_news_is_printed_and_the_exit_code_is_1(tmp_path: Path):

@@ -221,7 +221,8 @@ def stop_on_signal(follow: bool) -> Iterator[threading.Event]:
 
 
 def _run_job(job: Callable[..., JobResult], options: JobOptions, values: dict[str, Any], first_step: str) -> None:
-    from pyspark.errors import PySparkException  # noqa: PLC0415 — importing Spark takes longer than a help text
+    from py4j.protocol import Py4JError  # noqa: PLC0415 — importing Spark takes longer than a help text
+    from pyspark.errors import PySparkException  # noqa: PLC0415
 
     from skyrocket.spark.errors import SparkSourceError  # noqa: PLC0415
 
@@ -243,6 +244,8 @@ def _run_job(job: Callable[..., JobResult], options: JobOptions, values: dict[st
         _fail(str(error), exit_code_of(error), error)
     except PySparkException as error:
         _fail(our_sentence(str(error)), FAILED, error)
+    except Py4JError as error:  # for example a task that was lost four times
+        _fail(reason_of(str(error)), FAILED, error)
     except OSError as error:
         _fail(f"{error.filename or 'A file'}: {error.strerror or error}.", FAILED, error)
 
