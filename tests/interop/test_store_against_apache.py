@@ -528,7 +528,7 @@ def test_apache_serves_a_store_whose_queues_and_index_we_repaired_and_keeps_the_
         if path.is_file():
             path.write_bytes(bytes(path.stat().st_size))
     repair = OfflineRepair(tmp_path)
-    repair.run(repair.look(), "now")
+    repair.run("now")
 
     broker = broker_over(apache, tmp_path)
     assert_same(consumed_by_java(apache, topics), expected)

@@ -41,7 +41,9 @@ COMMANDS: Final = {
         "Measure a cluster with a quick load: rate and latencies of sends, and of messages from send to consumer.",
     ),
     "profile": LazyCommand("skyrocket.cli.admin.profile:app", "List and show your profiles: named clusters for --cluster."),
-    "console": LazyCommand("skyrocket.cli.console.command:app", "Serve the web console of a cluster, ours or Apache's."),
+    "console": LazyCommand(
+        "skyrocket.cli.console.command:app", "Serve the web console of one cluster or several, ours or Apache's."
+    ),
     "store": LazyCommand(
         "skyrocket.cli.files.store:app", "Verify, dump or repair a store directory, ours or Apache's. No broker is needed."
     ),

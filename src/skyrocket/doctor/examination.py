@@ -17,8 +17,6 @@ from skyrocket.doctor.cluster.rules import diagnose_cluster
 from skyrocket.doctor.finding import Diagnosis
 from skyrocket.doctor.machine.collect import MachineCollector, find_listener
 from skyrocket.doctor.machine.rules import diagnose_machine
-from skyrocket.doctor.store.collect import StoreCollector
-from skyrocket.doctor.store.rules import diagnose_store
 from skyrocket.report.parts import Severity
 from skyrocket.report.texts import count_of
 
@@ -62,6 +60,10 @@ def _examine_processes(proc: Path, ports: Sequence[int]) -> list[Examination]:
 
 def examine_store(directory: Path, commit_log: Path | None = None, *, now_ms: int, proc: Path = Path("/proc")) -> Examination:
     """Look at a store directory and this machine. Raises StoreError when there is no store."""
+    # Imported here: a console, which looks at clusters only, does without the code of a store.
+    from skyrocket.doctor.store.collect import StoreCollector  # noqa: PLC0415
+    from skyrocket.doctor.store.rules import diagnose_store  # noqa: PLC0415
+
     facts = StoreCollector(directory, commit_log, proc).collect(now_ms)
     examined = Examination(order_findings(diagnose_store(facts)), [f"store {directory}"])
     return merge_examinations([examined, examine_machine(proc, facts.process_id)])

@@ -26,7 +26,7 @@ PULLS = 30_000
 class Client:
     """A client that counts the frames it gets."""
 
-    is_open, is_full, peer_text = True, False, "10.0.0.7:40001"
+    is_open, is_full, peer_text, last_read_ms = True, False, "10.0.0.7:40001", 0
 
     def __init__(self) -> None:
         self.answers = 0
