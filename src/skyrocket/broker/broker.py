@@ -86,7 +86,7 @@ from skyrocket.store.files import Disk, Files
 from skyrocket.store.flusher import Flusher
 from skyrocket.store.ledger.ledger_store import LedgerStore
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.recovery.recovery import RecoveryResult
+from skyrocket.store.recovery.recovery_result import RecoveryResult
 
 log = logging.getLogger(__name__)
 

@@ -47,7 +47,8 @@ from skyrocket.store.queues.deleted_topics import DeletedTopics
 from skyrocket.store.queues.queue_minimums import find_minimums
 from skyrocket.store.read.reading import Reading
 from skyrocket.store.recovery.checkpoint import Checkpoint, CheckpointFile
-from skyrocket.store.recovery.recovery import Recovery, RecoveryResult
+from skyrocket.store.recovery.recovery import Recovery
+from skyrocket.store.recovery.recovery_result import RecoveryResult
 from skyrocket.store.recovery.repair import QueueRepair
 from skyrocket.store.replica.replica_log import ReplicaLog
 from skyrocket.store.retention import SEGMENTS_AT_ONCE, RetentionPlan
@@ -70,14 +71,13 @@ class MessageStore:
     ) -> None:
         """`commit_log` is the directory of the log if it is not in `root`. `LedgerStore` gives its node's id.
         `background` creates log segments ahead of time; without it a segment is created when the log needs it."""
-        self.config = config or StoreConfig()
+        self.config = config = config or StoreConfig()
         self.paths = StorePaths(root, commit_log, ledger_id=ledger_id)
         self._files = files or Disk()
         self._delays_ms = delay_levels_ms(self.config.delay_levels)
         self._log_files = OpenFiles(self._files, LOG_FILES_MAX)
         self._checksum_files = OpenFiles(self._files, CHECKSUM_FILES_MAX)
         self._queue_files = OpenFiles(self._files, self.config.open_files_max)
-        config = self.config
         self.reads = ColdReads()
         self.log = self._make_log(background)
         self.queues = ConsumeQueues(

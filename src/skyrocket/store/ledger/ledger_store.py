@@ -70,7 +70,7 @@ from skyrocket.store.message import (
 )
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.recovery.checkpoint import Checkpoint
-from skyrocket.store.recovery.recovery import RecoveryResult
+from skyrocket.store.recovery.recovery_result import RecoveryResult
 from skyrocket.store.replica.diverged import DivergedFiles
 from skyrocket.store.sync_jobs import FlushJob
 

@@ -41,7 +41,7 @@ from skyrocket.store.offline.verify_ledger import confirmed_end
 from skyrocket.store.queues.consume_queue import ENTRY
 from skyrocket.store.recovery.checkpoint import Checkpoint, CheckpointFile
 from skyrocket.store.recovery.keeping_disk import KeepingDisk
-from skyrocket.store.recovery.recovery import RecoveryResult
+from skyrocket.store.recovery.recovery_result import RecoveryResult
 
 REPAIRED_PREFIX: Final = "repaired-"  # of the directories for what repairs moved or cut
 _FOREIGN_ABORT: Final = b"repair\n"  # another program has written the store: checksums of ours do not count

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.recovery.recovery import RecoveryResult
+from skyrocket.store.recovery.recovery_result import RecoveryResult
 from tests.support.simulated_disk import PowerCut, SimulatedDisk
 from tests.support.store_messages import (
     FOREVER_MS,

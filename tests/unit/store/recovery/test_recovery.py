@@ -13,7 +13,7 @@ from skyrocket.protocol.sysflag import TRANSACTION_PREPARED
 from skyrocket.store.errors import StoreFormatError
 from skyrocket.store.message import AppendRequest
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.recovery.recovery import RecoveryResult
+from skyrocket.store.recovery.recovery_result import RecoveryResult
 from tests.support.simulated_disk import PowerCut, SimulatedDisk
 from tests.support.store_messages import (
     FOREVER_MS,
