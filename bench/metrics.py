@@ -118,7 +118,7 @@ class SwitchedBroker:
 
     def switch(self, *, on: bool) -> None:
         assert self.broker.monitoring is not None
-        stages, turn, router = self.broker.monitoring.stages, self.broker.server._turn, self.broker.router
+        stages, turn, router = self.broker.stage_watch.times, self.broker.server._turn, self.broker.router
         self._responses = self._responses or router.responses
         self.broker.server.served_turns = self._responses.notes() if on and isinstance(self._responses, RpcLatency) else None
         if on:

@@ -90,27 +90,20 @@ def test_a_setting_is_changed_and_what_the_broker_refuses_is_told(visitor: Visit
     assert "storePathRootDir" in refused
 
 
-def test_times_of_stages_are_shown_where_a_broker_measures_them(visitor: Visitor, broker: SyncBroker):
-    settings = {"metricsExporterType": "PROM", "metricsPromExporterPort": "0", "metricsPromExporterHost": "127.0.0.1"}
-    with sync.LocalBroker(settings) as measuring, running_console(measuring.nameserver) as console:
-        measuring.create_topic("timed")
-        one = Visitor(console.url)
-        with Producer(measuring.nameserver) as producer:
+def test_times_of_stages_are_shown_of_a_broker_without_metrics(visitor: Visitor, broker: SyncBroker, admin: Admin):
+    broker.create_topic("timed")
+    path = f"/brokers/{broker.address}"
+    with Producer(broker.nameserver) as producer:
 
-            def has_appends() -> bool:
-                producer.send(Message("timed", b"x"))
-                return (
-                    re.search(r"append [1-9]\d* ≤ [\d.]+ ms ≤ [\d.]+ m?s", one.read(f"/brokers/{measuring.address}")) is not None
-                )
+        def has_appends() -> bool:
+            producer.send(Message("timed", b"x"))
+            return re.search(r"append [1-9]\d* ≤ [\d.]+ ms ≤ [\d.]+ m?s", visitor.read(path)) is not None
 
-            wait_until(has_appends, lambda: f"the stages of the broker: {one.read(f'/brokers/{measuring.address}')}")
-        assert 'aria-label="Stages, 99 % at most' in one.get(f"/brokers/{measuring.address}")
-        overview = one.read("/")
-        assert re.search(r"Where time goes broker .* broker-a .*≤ [\d.]+ ms · ≤ [\d.]+ m?s", overview), overview
-        one.close()
-    not_measured = "metricsExporterType"
-    assert not_measured in visitor.read(f"/brokers/{broker.address}")
-    assert "not measured: metricsExporterType is DISABLE" in visitor.read("/")
+        wait_until(has_appends, lambda: f"the stages of the broker: {visitor.read(path)}")
+    assert 'aria-label="Stages, 99 % at most' in visitor.get(path)
+    overview = visitor.read("/")
+    assert re.search(r"Where time goes broker .* broker-a .*≤ [\d.]+ ms · ≤ [\d.]+ m?s", overview), overview
+    admin.topics.delete("timed")
 
 
 def test_an_address_that_is_no_broker_is_not_asked(visitor: Visitor):

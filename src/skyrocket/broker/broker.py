@@ -34,6 +34,7 @@ from skyrocket.broker.load.flow_control import FlowControl
 from skyrocket.broker.load.slow_consumers import SlowConsumers
 from skyrocket.broker.log_retention import LogRetention
 from skyrocket.broker.metrics.monitoring import BrokerMonitoring
+from skyrocket.broker.metrics.stage_watch import StageWatch
 from skyrocket.broker.nameserver_registration import NameserverRegistration
 from skyrocket.broker.persistence import Persistence
 from skyrocket.broker.pull.filters import Filters
@@ -100,7 +101,8 @@ VIP_PORT_BELOW = 2  # the broker also listens on port - 2, which Apache's client
 class Broker:
     """A broker in this process: `await start()`, use it over the network, then `await close()`."""
 
-    _copies_watch: BrokerMonitoring | None = None  # told of appends and confirmations, while messages need copies
+    _broken: Exception | None = None  # why the broker cannot go on
+    _copies_watch: StageWatch | None = None  # told of appends and confirmations, while messages need copies
 
     def __init__(
         self,
@@ -172,9 +174,9 @@ class Broker:
         )
         self.node: DLedgerNode | None = None  # of a DLedger group
         self._housekeeping = Housekeeping(monotonic_ms)
-        self.monitoring = BrokerMonitoring(settings, self.store) if settings.exports_metrics else None
+        self.stage_watch = StageWatch(self.store, is_group=self._group is not None)
+        self.monitoring = BrokerMonitoring(settings, self.store, self.stage_watch.times) if settings.exports_metrics else None
         self._closing = AsyncExitStack()  # closes what was started, in reverse order
-        self._broken: Exception | None = None  # why the broker cannot go on
         self._is_broken = asyncio.Event()
 
     @property
@@ -398,6 +400,7 @@ class Broker:
         self._on_queue_growth = context.on_queue_growth
         self.server.flow_control = context.flow_control
         self.server.on_closed += [self.pull.drop_connection, self._heartbeats.drop_connection]
+        self.stage_watch.install(context, self.server)
         if self.monitoring is not None:
             self.monitoring.install(context, self.server, lambda: self.pull.waiting, self._node_figures)
             self.monitoring.health.reasons += [self._why_broken, self._why_no_leader]
@@ -465,13 +468,12 @@ class Broker:
 
     def _choose_copies_watch(self, _now_ms: int) -> None:
         """Watch how long copies take, while messages need some: the settings may change. This keeps other appends free of it."""
-        self._copies_watch = self.monitoring if self.monitoring is not None and self.monitoring.needs_copies else None
+        self._copies_watch = self.stage_watch if self.stage_watch.needs_copies else None
 
     def _start_housekeeping(self) -> None:
         add, counters = self._housekeeping.add, self.context.counters
-        if self.monitoring is not None:
-            self._choose_copies_watch(0)
-            add("whether copies are watched", CHECK_MS, self._choose_copies_watch)
+        self._choose_copies_watch(0)
+        add("whether copies are watched", CHECK_MS, self._choose_copies_watch)
         add("time-outs of parked answers", CHECK_MS, self.context.answers.check_time)
         add("time-outs of waiting pulls", CHECK_MS, self.pull.check_time)
         add("connections of master and slaves", CHECK_MS, self.replication.check_time)

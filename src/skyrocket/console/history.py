@@ -83,7 +83,7 @@ class ClusterHistory:
         return [LineChart(title, self._series(figure), unit) for title, unit, figure in CHARTS]
 
     def stages(self, address: str) -> list[StageRow]:
-        """Return the stages of a broker; none when it does not measure them, or has not been asked yet."""
+        """Return the stages of a broker; none of Apache's, and of one that has not been asked yet."""
         told = self._stages.get(address)
         if not told or not told[-1]:
             return []

@@ -1,9 +1,7 @@
 """Puts together what a broker exports: its collectors, the times of its stages, and the reasons why it may not be ready.
 
 BrokerMonitoring()       before anything starts: `/readyz` says that the broker starts
-.watch(…)                observe appends, flushes, turns of the event loop, parked answers
 .install(…)              everything runs: `/metrics` has a page
-.on_appended(), .on_visible()       how long copies take
 """
 
 from __future__ import annotations
@@ -26,21 +24,17 @@ from skyrocket.metrics.monitoring import Monitoring
 from skyrocket.metrics.page import MetricsPage
 from skyrocket.metrics.process import ProcessFigures
 from skyrocket.net.server import Server
-from skyrocket.store.horizon import MAJORITY, REPLICAS
 from skyrocket.store.message_store import MessageStore
 
 SCOPE: Final = "broker-meter"  # the label otel_scope_name of Apache's series
-APPENDS_PER_LOOK: Final = 8  # the copies of one append in so many are watched
 
 
 class BrokerMonitoring(Monitoring):
-    def __init__(self, settings: BrokerSettings, store: MessageStore) -> None:
+    def __init__(self, settings: BrokerSettings, store: MessageStore, stages: StageTimes) -> None:
         super().__init__(Health("the broker"))
-        self.stages = StageTimes()
+        self._stages = stages
         self._store = store
-        self._copies = MAJORITY if settings.dledger else REPLICAS
         self._place = settings.metrics_address, settings.otlp_values
-        self._appends = 0
 
     def listen(self) -> None:
         self.begin(*self._place)
@@ -48,15 +42,12 @@ class BrokerMonitoring(Monitoring):
     def install(
         self, context: BrokerContext, server: Server, waiting_pulls: Callable[[], int], node_figures: Callable[[], dict[str, str]]
     ) -> None:
-        """Observe the parts of the broker, and collect their figures from now on."""
-        server.observe_turns(self.stages)
-        self.stages.watch_log(self._store.log)
-        context.flusher.on_flushed = self.stages.record_flush
+        """Collect the figures of the broker's parts from now on, and how long requests take."""
         context.router.responses = rpc = RpcLatency(self._store.horizon, server.now_ms)
         context.answers.on_unconfirmed = rpc.record_unconfirmed
 
         def on_released(waited_ms: int) -> None:
-            self.stages.record_parked(waited_ms)
+            self._stages.record_parked(waited_ms)
             rpc.record_released()
 
         def on_round() -> None:
@@ -65,9 +56,8 @@ class BrokerMonitoring(Monitoring):
             server.served_turns = rpc.notes()
 
         context.answers.on_released = on_released
-        self.stages.on_round = on_round
+        self._stages.on_round = on_round
         server.served_turns = rpc.notes()
-        context.runtime_figures.append(self.stages.figures)
         self.health.reasons.append(lambda: self._store.refusal)
         process, lag, storage = ProcessFigures(), LagMetrics(context), StorageMetrics(context)
         connections = ConnectionMetrics(context, lambda: len(server.connections), waiting_pulls)
@@ -90,23 +80,8 @@ class BrokerMonitoring(Monitoring):
                 storage.collect,
                 WaitingMetrics(context).collect,
                 ReplicaMetrics(context, node_figures).collect,
-                self.stages.collect,
+                self._stages.collect,
                 rpc.collect,
             ],
             [process.prepare, connections.prepare, lag.prepare, storage.prepare],
         )
-
-    # --- how long copies take
-
-    @property
-    def needs_copies(self) -> bool:
-        """Whether a message needs copies before it is confirmed."""
-        return self._store.horizon.requires(self._copies)
-
-    def on_appended(self) -> None:
-        self._appends += 1
-        if self._appends % APPENDS_PER_LOOK == 1:
-            self.stages.watch_append(self._store.horizon.appended)
-
-    def on_visible(self) -> None:
-        self.stages.record_copied(self._store.horizon.reached(self._copies))

@@ -39,7 +39,7 @@ class ObservedLog(Protocol):
 
 
 class StageTimes(TurnTimes):
-    """The histograms. Parts of the broker call the methods; without metrics there is no such object, and nothing is observed."""
+    """The histograms. Parts of the broker call the methods (`stage_watch`)."""
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         super().__init__("append", "flush", "replicate", "park")

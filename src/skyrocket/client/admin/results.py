@@ -257,7 +257,7 @@ class BrokerState(BrokerInfo, frozen=True):
     term: int = 0  # of the group, as the node knows it
     end_index: int = 0  # of the last entry in the node's log
     damaged_entries: int = 0  # of the node's log, that are not repaired yet
-    stages: dict[str, StageDurations] = {}  # of our broker with metrics, since it started; none: it does not measure them
+    stages: dict[str, StageDurations] = {}  # of our broker, since it started; none: Apache's
     put_p99_ms: float | None = None  # of Apache's broker: what 99 percent of messages took to store at most; None: not known
     put_p999_ms: float | None = None
 

@@ -1,6 +1,6 @@
 """Where a broker spends the time of a request: how many durations of each stage were how long, from its runtime figures. Pure.
 
-    stageMillis_append: 0.25:180 0.5:112 inf:1    of our brokers, while they have metrics: counts since the broker started
+    stageMillis_append: 0.25:180 0.5:112 inf:1    of our brokers: counts since the broker started
     putLatency99: 1.00, putLatency999: 3.00       of Apache's: the percentiles of storing a message over the last minute
 
 Our counts only grow. The difference of two looks is what happened between them.
@@ -21,7 +21,7 @@ _DISTRIBUTION: Final = "putMessageDistributeTime"
 
 
 def parse_stages(runtime: Mapping[str, str]) -> dict[str, StageDurations]:
-    """Return the stages that a broker measures; none when it does not, or is Apache's. A row that makes no sense is left out."""
+    """Return the stages that a broker measures; none of Apache's. A row that makes no sense is left out."""
     found = {}
     for stage in STAGES:
         if (text := runtime.get(f"{_ROW}{stage}")) is not None and (times := _parse_row(text)) is not None:
@@ -44,10 +44,8 @@ def _parse_row(text: str) -> StageDurations | None:
 def parse_put_percentiles(runtime: Mapping[str, str]) -> tuple[float | None, float | None]:
     """Return how long 99 and 99.9 percent of messages took Apache's broker to store, in milliseconds; None: it does not tell."""
     if runtime.get(_DISTRIBUTION, "null") == "null":
-        return (
-            None,
-            None,
-        )  # of Apache's: it has counted for less than a minute; of ours: tools expect the rows, and it has no values
+        # Apache's broker has counted for less than a minute. Ours has the rows because tools expect them, and no values.
+        return None, None
     return _parse_number(runtime.get("putLatency99", "")), _parse_number(runtime.get("putLatency999", ""))
 
 

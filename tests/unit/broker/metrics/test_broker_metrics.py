@@ -135,12 +135,13 @@ async def test_label_sets_are_limited_and_labels_can_be_added(tmp_path: Path):
         assert series[-1][0]["topic"] == series[-1][0]["is_system"] == "(other)"
 
 
-async def test_without_the_setting_nothing_listens_and_nothing_is_observed(tmp_path: Path):
+async def test_without_the_setting_nothing_listens_and_only_stages_are_observed(tmp_path: Path):
     async with running(tmp_path) as served:
         await served.send("orders", b"x")
         assert served.broker.monitoring is None
-        assert served.broker.server._turn.observer is None
-        assert served.broker.store.log.on_written is None
+        assert served.broker.router.responses is None
+        assert served.broker.server.served_turns is None
+        assert ":1" in served.broker.stage_watch.times.figures()["stageMillis_append"]
 
 
 async def test_an_exporter_that_does_not_exist_here_is_told_and_does_no_harm(tmp_path: Path, caplog: pytest.LogCaptureFixture):
