@@ -22,6 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rotating_file": set(),
     "compiled": set(),
     "clock": {"compiled"},
+    "chance": set(),
     "protocol": {"compiled"},
     "store": {"supervised_task", "compiled", "protocol"},
     "columnar": {"compiled", "protocol", "store"},
@@ -36,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "supervised_task",
         "compiled",
         "clock",
+        "chance",
         "protocol",
         "store",
         "raft",
@@ -45,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "metrics",
     },
     "report": set(),
-    "client": {"durable_file", "compiled", "clock", "protocol", "net"},
+    "client": {"durable_file", "compiled", "clock", "chance", "protocol", "net"},
     "spark": {"compiled", "protocol", "store", "columnar", "net", "client"},
     "doctor": {"protocol", "store", "report", "client"},
     "pipelines": {"durable_file", "protocol", "store", "columnar", "report", "client", "spark", "doctor"},
@@ -87,7 +89,7 @@ IMPURE_MODULES |= {"concurrent", "subprocess", "os", "io", "tempfile", "shutil",
 MODULES_MAX = 20  # in a folder, its __init__.py not counted
 SOURCE_LINES_MIN = 30  # below, a module needs a reason
 SHORT_FOR_A_REASON = {
-    "the clocks of every server and of the client, which import no module of each other": {"clock.py"},
+    "clocks and chance of every server and of the client, which import no module of each other": {"clock.py", "chance.py"},
     "bounds, kept together in one place": {
         "client/limits.py",
         "nameserver/limits.py",
@@ -182,6 +184,11 @@ def test_pure_packages_have_no_io_clock_or_chance(path: Path):
     assert not touched, f"{path.name} is pure, and imports {sorted(touched)}"
     opens = [n.lineno for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Name) and n.id in ("open", "print")]
     assert not opens, f"{path.name} is pure, and opens or prints at lines {opens}"
+
+
+def test_client_and_servers_leave_the_random_numbers_of_the_application_alone():
+    drawing = {str(path.relative_to(SOURCE)) for path in sources() if "random" in imports_of(path)}
+    assert {path for path in drawing if not path.startswith("pipelines/signup/")} == {"chance.py"}
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(SOURCE)))

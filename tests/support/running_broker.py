@@ -21,6 +21,7 @@ from skyrocket.protocol.message.record import Record, iterate_records
 from skyrocket.protocol.message.tags import tags_code
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION, PULL_SUSPEND
+from skyrocket.store.files import Files
 from tests.support.waiting import WAIT_S_MAX
 
 SMALL = BrokerSettings(
@@ -126,8 +127,8 @@ def records(response: Command) -> list[Record]:
 
 
 @asynccontextmanager
-async def running(path: Path, **changes: Any):
-    broker = Broker(replace(SMALL, store_path=str(path / "store"), **changes))
+async def running(path: Path, files: Files | None = None, **changes: Any):
+    broker = Broker(replace(SMALL, store_path=str(path / "store"), **changes), files=files)
     await broker.start()
     served = RunningBroker(broker)
     try:

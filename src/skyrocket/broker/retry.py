@@ -11,7 +11,6 @@ in order, it sends the message itself to the retry topic of its group, with the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from random import randrange
 from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -20,6 +19,7 @@ from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.errors import TableError, TopicPendingError
 from skyrocket.broker.send.contributors import Contributor
 from skyrocket.broker.tables.topics import DEAD_LETTER_QUEUES
+from skyrocket.chance import CHANCE
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import SubscriptionGroupConfig
@@ -177,13 +177,13 @@ class Retry(Contributor):
         properties = decode_properties(record.properties)
         if decision.is_dead:
             dead = self._topics.create_durably(dead_letter_topic(header.group), DEAD_LETTER_QUEUES)
-            queue_id = randrange(DEAD_LETTER_QUEUES)  # noqa: S311 — spreads load
+            queue_id = CHANCE.randrange(DEAD_LETTER_QUEUES)
             stored = make_retry(record, properties, dead.topic_name, queue_id, self._store_host)
             properties[DELAY_LEVEL] = "0"
             self._counters.count_dead(header.group, properties[RETRY_TOPIC])
         else:
             # Consumers read only these queues of a topic that was created when the group had fewer.
-            queue_id = randrange(max(1, min(group.retry_queue_nums, topic.read_queue_nums)))  # noqa: S311 — spreads load
+            queue_id = CHANCE.randrange(max(1, min(group.retry_queue_nums, topic.read_queue_nums)))
             back = make_retry(record, properties, topic.topic_name, queue_id, self._store_host)
             stored = self._delays.delay(back, properties, decision.level)
         self._counters.count_send_back(header.group, properties[RETRY_TOPIC])
@@ -207,7 +207,7 @@ class Retry(Contributor):
         dead = self._topics.create_durably(dead_letter_topic(name), DEAD_LETTER_QUEUES)
         properties[DELAY_LEVEL] = "-1"
         self._counters.count_dead(name, properties.get(RETRY_TOPIC, record.topic))
-        return replace(record, topic=dead.topic_name, queue_id=randrange(DEAD_LETTER_QUEUES))  # noqa: S311 — spreads load
+        return replace(record, topic=dead.topic_name, queue_id=CHANCE.randrange(DEAD_LETTER_QUEUES))
 
 
 def install(context: BrokerContext, delays: DelayPolicy) -> None:

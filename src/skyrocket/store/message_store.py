@@ -374,8 +374,8 @@ class MessageStore:
         """
         if not is_directory_name((topic, 0)):
             raise QueueNameError(f"Topic {topic!r} cannot be the name of a directory.")
-        with suppress(StoreError):  # it is the move of its queues that deletes a topic, so they should have files
-            self.queues.write_topic(topic)
+        with suppress(StoreError):  # it is the move of their directory that deletes a topic
+            self.queues.ensure_directory(topic)
         try:
             sync = self._deleted.delete(topic, self.log.end if before is None else before)
         except OSError as error:

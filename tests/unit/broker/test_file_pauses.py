@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from skyrocket.protocol.headers import DeleteTopicRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.store.files import Disk, File
 from tests.support.loop_pauses import measured_pauses
-from tests.support.running_broker import SMALL, RunningBroker, records
+from tests.support.running_broker import records, running
 from tests.support.store_messages import a_message
 from tests.support.waiting import WAIT_S_MAX
 
@@ -39,58 +38,51 @@ class SlowDisk(Disk):
 
 async def test_ten_files_are_deleted_under_five_hundred_queues(tmp_path: Path):
     disk = SlowDisk()
-    broker = Broker(replace(SMALL, store_path=str(tmp_path / "store"), segment_bytes=64 * 1024), files=disk)
-    await broker.start()
-    broker.store.append([a_message("many", queue_id) for queue_id in range(500)], broker.context.wall_ms())
-    for _ in range(100):
-        broker.store.append([a_message("orders", body=bytes(8_000))], broker.context.wall_ms())
-    await start_threads(broker)
-    assert len(broker.store.log.segments.starts) > 10
-    disk.used = 95.0
-    async with measured_pauses() as pauses:
-        await broker.context.remove_expired_files()
-    disk.used = 10.0
-    assert broker.store.log.start >= 10 * 64 * 1024
-    assert all(queue.min_offset == 1 for key, queue in broker.store.queues if key.topic == "many")
-    pauses.check()
-    await broker.close()
+    async with running(tmp_path, disk, segment_bytes=64 * 1024) as served:
+        broker = served.broker
+        broker.store.append([a_message("many", queue_id) for queue_id in range(500)], broker.context.wall_ms())
+        for _ in range(100):
+            broker.store.append([a_message("orders", body=bytes(8_000))], broker.context.wall_ms())
+        await start_threads(broker)
+        assert len(broker.store.log.segments.starts) > 10
+        disk.used = 95.0
+        async with measured_pauses() as pauses:
+            await broker.context.remove_expired_files()
+        disk.used = 10.0
+        assert broker.store.log.start >= 10 * 64 * 1024
+        assert all(queue.min_offset == 1 for key, queue in broker.store.queues if key.topic == "many")
+        pauses.check()
 
 
 async def test_the_first_messages_of_queues_come_while_syncs_are_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    broker = Broker(replace(SMALL, store_path=str(tmp_path / "store")))
-    await broker.start()
-    served = RunningBroker(broker)
-    broker.topics.put(TopicConfig(topic_name="orders", read_queue_nums=8, write_queue_nums=8))
-    await served.send("others", b"x")
-    await start_threads(broker)
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(os, name, sync_slowly)
-    async with measured_pauses() as pauses:
-        for queue_id in range(8):
-            assert (await served.send("orders", b"x", queue_id=queue_id)).code == 0
-    monkeypatch.undo()
-    pauses.check()
-    await served.dialer.close()
-    await broker.close()
+    async with running(tmp_path) as served:
+        broker = served.broker
+        broker.topics.put(TopicConfig(topic_name="orders", read_queue_nums=8, write_queue_nums=8))
+        await served.send("others", b"x")
+        await start_threads(broker)
+        for name in ("fsync", "fdatasync"):
+            monkeypatch.setattr(os, name, sync_slowly)
+        async with measured_pauses() as pauses:
+            for queue_id in range(8):
+                assert (await served.send("orders", b"x", queue_id=queue_id)).code == 0
+        monkeypatch.undo()
+        pauses.check()
 
 
 async def test_a_topic_of_fifty_queues_is_deleted_while_syncs_are_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    broker = Broker(replace(SMALL, store_path=str(tmp_path / "store")))
-    await broker.start()
-    served = RunningBroker(broker)
-    broker.topics.put(TopicConfig(topic_name="orders", read_queue_nums=50, write_queue_nums=50))
-    broker.store.append([a_message("orders", queue_id) for queue_id in range(50)], broker.context.wall_ms())
-    await start_threads(broker)
-    for name in ("fsync", "fdatasync"):
-        monkeypatch.setattr(os, name, sync_slowly)
-    async with measured_pauses() as pauses:
-        header = DeleteTopicRequestHeader(topic="orders")
-        assert (await served.ask(RequestCode.DELETE_TOPIC_IN_BROKER, header)).code == 0
-    monkeypatch.undo()
-    assert not (tmp_path / "store/consumequeue/orders").exists()
-    pauses.check()
-    await served.dialer.close()
-    await broker.close()
+    async with running(tmp_path) as served:
+        broker = served.broker
+        broker.topics.put(TopicConfig(topic_name="orders", read_queue_nums=50, write_queue_nums=50))
+        broker.store.append([a_message("orders", queue_id) for queue_id in range(50)], broker.context.wall_ms())
+        await start_threads(broker)
+        for name in ("fsync", "fdatasync"):
+            monkeypatch.setattr(os, name, sync_slowly)
+        async with measured_pauses() as pauses:
+            header = DeleteTopicRequestHeader(topic="orders")
+            assert (await served.ask(RequestCode.DELETE_TOPIC_IN_BROKER, header)).code == 0
+        monkeypatch.undo()
+        assert not (tmp_path / "store/consumequeue/orders").exists()
+        pauses.check()
 
 
 class SlowTimerDisk(Disk):
@@ -123,43 +115,38 @@ class BusyDisk(Disk):
 
 
 async def test_administrators_ask_all_at_once_while_the_disk_is_busy(tmp_path: Path):
-    broker = Broker(replace(SMALL, store_path=str(tmp_path / "store")), files=BusyDisk())
-    await broker.start()
-    served = RunningBroker(broker)
-    await served.send("orders", b"x")
-    await start_threads(broker)
-    async with measured_pauses() as pauses:
-        for _ in range(2):  # the second time, the disk was measured a moment ago
-            answers = await asyncio.gather(*[served.ask(RequestCode.GET_BROKER_RUNTIME_INFO) for _ in range(200)])
-            assert {answer.code for answer in answers} == {0}
-    pauses.check()
-    await served.dialer.close()
-    await broker.close()
+    async with running(tmp_path, BusyDisk()) as served:
+        broker = served.broker
+        await served.send("orders", b"x")
+        await start_threads(broker)
+        async with measured_pauses() as pauses:
+            for _ in range(2):  # the second time, the disk was measured a moment ago
+                answers = await asyncio.gather(*[served.ask(RequestCode.GET_BROKER_RUNTIME_INFO) for _ in range(200)])
+                assert {answer.code for answer in answers} == {0}
+        pauses.check()
 
 
 async def test_the_files_of_timers_are_made_and_rebuilt_while_the_disk_is_slow(tmp_path: Path):
-    broker = Broker(replace(SMALL, store_path=str(tmp_path / "store"), timer_log_file_bytes=1024 * 1024), files=SlowTimerDisk())
-    await broker.start()
-    served = RunningBroker(broker)
-    await served.send("orders", b"x")
-    await start_threads(broker)
-    delivery = broker._timers.delivery
+    async with running(tmp_path, SlowTimerDisk(), timer_log_file_bytes=1024 * 1024) as served:
+        broker = served.broker
+        await served.send("orders", b"x")
+        await start_threads(broker)
+        delivery = broker._timers.delivery
 
-    async def deliver(body: bytes, offset: int) -> None:
-        due_ms = str(broker.context.machine_ms() + 300)
-        assert (await served.send("orders", body, properties={"TIMER_DELIVER_MS": due_ms, "UNIQ_KEY": body.decode()})).code == 0
-        async with asyncio.timeout(WAIT_S_MAX):
-            while body not in [record.body for record in records(await served.pull("orders", offset))]:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        async def deliver(body: bytes, offset: int) -> None:
+            due_ms = str(broker.context.machine_ms() + 300)
+            timed = {"TIMER_DELIVER_MS": due_ms, "UNIQ_KEY": body.decode()}
+            assert (await served.send("orders", body, properties=timed)).code == 0
+            async with asyncio.timeout(WAIT_S_MAX):
+                while body not in [record.body for record in records(await served.pull("orders", offset))]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
 
-    async with measured_pauses() as pauses:
-        await deliver(b"first", 1)
-        delivery._report_damage("as this test says")
-        await deliver(b"second", 1)
-    assert not delivery._read_again
-    pauses.check()
-    await served.dialer.close()
-    await broker.close()
+        async with measured_pauses() as pauses:
+            await deliver(b"first", 1)
+            delivery._report_damage("as this test says")
+            await deliver(b"second", 1)
+        assert not delivery._read_again
+        pauses.check()
 
 
 def sync_slowly(descriptor: int) -> None:

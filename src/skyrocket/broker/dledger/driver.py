@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections import deque
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from skyrocket.broker.dledger.entry_reader import Entries, EntryReader
+from skyrocket.chance import CHANCE
 from skyrocket.net.outside_log import OutsideLog
 from skyrocket.protocol.bodies.dledger import LeadershipTransferRequest, LedgerMessage, PushType
 from skyrocket.protocol.ledger_push import decode_entry, encode_entry, encode_push_of
@@ -116,7 +116,7 @@ class GroupDriver:
         *,
         batch_push: bool = False,
         now_ms: Callable[[], float] = lambda: time.monotonic() * 1000,
-        draw: Draw = random.randrange,
+        draw: Draw = CHANCE.randrange,
     ) -> None:
         """`batch_push` says whether nodes that read JSON take several entries in one push.
 

@@ -17,10 +17,11 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-import random
 import sys
 from collections.abc import Callable
 from typing import Final
+
+from skyrocket.chance import CHANCE
 
 FIRST_WINDOW: Final = 16
 WINDOW_MIN: Final = 4  # fewer would leave a broker idle whose answers are slow because its machine is busy
@@ -126,7 +127,7 @@ class _Window:
 class BackPressure:
     """The windows of the brokers that are busy."""
 
-    def __init__(self, now_ms: Callable[[], int], draw: Callable[[], float] = random.random) -> None:
+    def __init__(self, now_ms: Callable[[], int], draw: Callable[[], float] = CHANCE.random) -> None:
         """`draw` returns random numbers from 0 to 1."""
         self._now_ms = now_ms
         self._draw = draw

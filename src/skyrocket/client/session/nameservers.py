@@ -7,8 +7,8 @@ spreads the load.
 from __future__ import annotations
 
 import logging
-import random
 
+from skyrocket.chance import CHANCE
 from skyrocket.client.errors import ConfigurationError
 from skyrocket.client.options import parse_addresses
 from skyrocket.net.address_server import address_server_url, fetch_address_list
@@ -22,7 +22,7 @@ class NameserverRotation:
 
     def __init__(self, addresses: tuple[str, ...], start: int | None = None) -> None:
         self._addresses = addresses
-        self._at = random.randrange(1 << 30) if start is None else start  # noqa: S311 — no cryptography
+        self._at = CHANCE.randrange(1 << 30) if start is None else start
 
     @property
     def addresses(self) -> tuple[str, ...]:

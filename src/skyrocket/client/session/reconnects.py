@@ -6,9 +6,10 @@ would come back at the same moments, too.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import NamedTuple
+
+from skyrocket.chance import CHANCE
 
 _ADDRESSES_MAX = 10_000  # whose failures are kept; beyond, the oldest entry is dropped
 
@@ -21,7 +22,7 @@ class _AddressFailures(NamedTuple):
 class ReconnectBackoff:
     """The failed connection attempts of each address. The nominal pause doubles from `first_ms` up to `most_ms`."""
 
-    def __init__(self, first_ms: int, most_ms: int, draw: Callable[[], float] = random.random) -> None:
+    def __init__(self, first_ms: int, most_ms: int, draw: Callable[[], float] = CHANCE.random) -> None:
         """`draw` returns random numbers from 0 to 1."""
         self._first_ms = first_ms
         self._most_ms = most_ms

@@ -233,10 +233,11 @@ class ConsumeQueues:
         for queue in list(self.crowded):
             self._write_late(queue)
 
-    def write_topic(self, topic: str) -> None:
-        """Write the entries of all queues of a topic."""
-        for queue in [queue for key, queue in self._queues.items() if key[0] == topic]:
-            self._write_late(queue)
+    def ensure_directory(self, topic: str) -> None:
+        """Write the entries of one queue of a topic, if all of them are in memory only: then the topic has a directory."""
+        if not self._files.exists(f"{self._directory}/{topic}"):
+            for queue in [queue for key, queue in self._queues.items() if key[0] == topic and queue.late][:1]:
+                self._write_late(queue)
 
     def _write_late(self, queue: ConsumeQueue) -> None:
         late_bytes = len(queue.late)

@@ -66,6 +66,18 @@ def test_messages_behind_the_checkpoint_do_not_bring_the_topic_back():
     assert again.queues.get("orders", 0) is None
 
 
+def test_a_topic_whose_queues_are_in_memory_only_is_deleted_without_a_file_for_each():
+    store = an_open_store(disk := SimulatedDisk())
+    store.append([a_message("orders", queue_id) for queue_id in range(50)], START_MS)
+    store.delete_topic("orders")
+    [position] = disk.names(DELETED)
+    assert len(disk.names(f"{DELETED}/{position}/queues/orders")) == 1
+    again, recovered = opened(disk.kill())
+    assert recovered.messages == 50
+    assert again.queues.get("orders", 0) is None
+    assert again.append([a_message("orders")], START_MS)[0].queue_offset == 0
+
+
 def lose_index(disk: SimulatedDisk) -> None:
     disk.remove(f"{ROOT}/index")
 

@@ -7,10 +7,10 @@ retry topic as a new message, which any broker of that topic accepts; its proper
 from __future__ import annotations
 
 import logging
-import random
 import time
 from typing import Final
 
+from skyrocket.chance import CHANCE
 from skyrocket.client.consumer.dispatch.retry_delay import retry_delay_level
 from skyrocket.client.errors import ClientClosedError, ClientError, UnreachableError
 from skyrocket.client.queues import Queue
@@ -78,7 +78,7 @@ class Redelivery:
         topic = retry_topic(self._group)
         try:
             route = await self._session.route_to_write(topic, timeout_ms=SEND_BACK_MS)
-            queue = random.choice(route.to_write)  # noqa: S311 — no secret
+            queue = CHANCE.choice(route.to_write)
             address = self._session.routes.address(queue.broker_name) or ""
             header = self._header(message, queue, retries_max)
             await self._session.request_ok(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import random
 import time
 from collections.abc import Callable
 
+from skyrocket.chance import CHANCE
 from skyrocket.client.consumer.assigned_queue import AssignedQueue
 from skyrocket.client.consumer.pull.pull_policy import PullAction, PullDecision, PullStatus, after_pull, before_pull
 from skyrocket.client.consumer.pull.pull_request import PullRequest, PullResult, decode_pull_response
@@ -76,7 +76,7 @@ class Puller:
                 self._on_offset_moved(assigned, next_offset)
                 return
             if status is PullStatus.FAILED:  # consumers that lost a broker together come back one by one
-                await assigned.wait_for_change(after.delay_ms - int(after.delay_ms / 2 * random.random()))  # noqa: S311
+                await assigned.wait_for_change(after.delay_ms - int(after.delay_ms / 2 * CHANCE.random()))
             elif after.delay_ms:
                 await assigned.wait_for_change(after.delay_ms)
 
