@@ -5,13 +5,14 @@ A ratio that looks a third worse is measured once more, because a single load ca
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from bench.suite.comparison import Compared, compare, ratios, read_expected, write_expected
 from bench.suite.full import Plan, folder, start_servers, warm_up_servers
 from bench.suite.generator import LoadError, generator
 from bench.suite.loads import BY_NAME, LOADS, Load
+from bench.suite.page_cache import PageCache
 from bench.suite.progress import Progress
 from bench.suite.record import APACHE, OURS, RunRecord
 from bench.suite.servers import Server, missing
@@ -35,11 +36,14 @@ def run_quick(accept: bool = False) -> int:
         if len(servers) < len(plan.names):
             raise LoadError(record.left_out[-1])
         warm_up_servers(servers, WARM_UP, home, progress)
+        cache = stack.enter_context(closing(PageCache(home)))
         for load in loads:
+            cache.fill()
             record.results += measure_in_turns(load, servers, ROUNDS, SECONDS, home, progress)
         compared = compare(ratios(record), expected)
         doubtful = sorted({each.load for each in compared if each.is_worse})
         for name in doubtful:
+            cache.fill()
             _measure_again(BY_NAME[name], servers, home, record, progress)
         compared = compare(ratios(record), expected)
     if accept:
