@@ -37,7 +37,7 @@ def main(words: list[str]) -> int:
     full.add_argument("--rounds", type=int, help=f"rounds of each load ({ROUNDS})")
     full.add_argument("--seconds", type=float, help=f"seconds of each round ({SECONDS:g})")
     full.add_argument("--out", type=Path, help="write the record to this file too")
-    quick = commands.add_parser("quick", help="compare the ratios of two minutes with bench/expected.json")
+    quick = commands.add_parser("quick", help="compare the ratios of short loads with bench/expected.json")
     quick.add_argument("--accept", action="store_true", help="write bench/expected.json from this run")
     commands.add_parser("render", help="write docs/benchmarks.md from docs/benchmarks.json, without measuring")
     given = parser.parse_args(words)
