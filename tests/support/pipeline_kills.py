@@ -31,6 +31,7 @@ DONE = "DONE"  # said by a job that ends by itself
 MOMENT_S_MAX = 2.0
 TRIES_MAX = 100
 BUSY_S_MAX = 2.0  # until a worker is seen at work
+BEGUN_S_MAX = 20.0  # until an executor has a Python worker
 _LOST_TASK, _LOST_EXECUTOR = "Lost task ", "Lost executor "  # in Spark's log
 _WORKER = b"pyspark.daemon\0pyspark.worker"  # of tasks; their daemon has the same name
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
@@ -87,10 +88,16 @@ def kill_worker(driver: SparkDriver, chance: random.Random, moment_s: float = MO
 
 
 def kill_executor(driver: SparkDriver, chance: random.Random, moment_s: float = MOMENT_S_MAX) -> bool:
+    """Kill an executor that has run a task. Spark gives up a job whose executors fail ten times before they have begun."""
+
     def kill() -> None:
-        found = _find(os.getpid(), _EXECUTOR)
-        if found:
-            _kill(chance.choice(found))
+        until_s = time.monotonic() + BEGUN_S_MAX
+        while time.monotonic() < until_s:
+            begun = [pid for pid in _find(os.getpid(), _EXECUTOR) if _find(pid, _WORKER)]
+            if begun:
+                _kill(chance.choice(begun))
+                return
+            time.sleep(0.05)
 
     return _kill_until_lost(driver, kill, _LOST_EXECUTOR, lambda: chance.uniform(0, moment_s))
 
