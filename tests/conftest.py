@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
+import threading
 from collections.abc import Generator
 
 import pytest
@@ -21,6 +23,11 @@ settings.load_profile("skyrocket")
 
 # Hundreds of tests start `skyrocket run`, and few of them look at its console, which is a process of its own.
 os.environ.setdefault("SKYROCKET_CONSOLE", "false")
+
+
+# `nohup`, and `&` in a script, let a process ignore SIGINT, and so would all servers and programs that tests stop with it.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
