@@ -75,8 +75,9 @@ class StageTimes(TurnTimes):
         self._stages["park"].observe(waited_ms / 1000)
 
     def figures(self) -> dict[str, str]:
-        """Return the rows of the runtime information: the counts since the start of the broker."""
-        return {f"{STAGE_ROW}{stage}": format_counts(times.state()) for stage, times in self._stages.items()}
+        """Return the rows of the runtime information: the counts since the start. A stage with nothing to do has none."""
+        counts = {stage: format_counts(times.state()) for stage, times in self._stages.items()}
+        return {f"{STAGE_ROW}{stage}": text for stage, text in counts.items() if text}
 
     # --- copies: one append is watched at a time
 
