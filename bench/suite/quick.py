@@ -1,4 +1,4 @@
-"""`make bench-quick`: the ratios of the most important loads in less than three minutes, compared with the table in bench/expected.json.
+"""`make bench-quick`: the ratios of the most important loads in less than three minutes, compared with bench/expected.json.
 
 A ratio that looks a third worse is measured once more, because a single load can meet a slow moment of the machine.
 """
