@@ -166,6 +166,8 @@ def test_apaches_node_starts_from_a_repaired_directory(house: LedgerHouse) -> No
     apache = house.apache()
     for number in range(150):
         house.send(number % 2, b"apache %d" % number * 20)
+    # Apache's broker acknowledges a message before it is in its queue.
+    wait_until(lambda: [len(house.pull(queue_id)) for queue_id in range(2)] == [75, 75], apache.log_tail)
     before = [house.pull(queue_id) for queue_id in range(2)]
     apache.kill()
     files = LedgerFiles(house.root)
@@ -183,7 +185,8 @@ def test_apaches_node_starts_from_a_repaired_directory(house: LedgerHouse) -> No
     def is_served() -> bool:
         return [house.pull(queue_id) for queue_id in range(2)] == before
 
-    wait_until(is_served, apache.log_tail)  # its group of one confirms again what the killed node had not noted
+    # Its group of one confirms again what the killed node had not noted.
+    wait_until(is_served, lambda: f"{[len(house.pull(queue_id)) for queue_id in range(2)]} of 75 each")
     house.send(0, b"last")
     wait_until(lambda: bodies(house.pull(0)) == [*bodies(before[0]), b"last"], apache.log_tail)
     apache.stop()
