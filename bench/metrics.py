@@ -122,11 +122,12 @@ class SwitchedBroker:
         self._responses = self._responses or router.responses
         self.broker.server.served_turns = self._responses.notes() if on and isinstance(self._responses, RpcLatency) else None
         if on:
-            stages.watch_log(self.broker.store.log)
+            stages.watch_appends(self.broker.store.log, self.broker.context.answers)
             turn.observe(stages)
             router.responses = self._responses
         else:
-            turn.observer = turn._observer_now = self.broker.store.log.on_written = router.responses = None
+            turn.observer = turn._observer_now = router.responses = None
+            self.broker.store.log.on_written = self.broker.context.answers.on_written = None
 
     async def us_per_message(self, load: SendLoad, *, on: bool) -> float:
         """Return the CPU time of this process for one round; that of the generator does not count."""

@@ -74,7 +74,7 @@ class Life:
             if turn % 3 == 2:
                 self.act(store.checkpoint)
             if turn == 5:
-                self.act(store.expire_oldest)
+                self.act(store.retention.expire_oldest)
             self.read()
         if close:
             self.act(store.close)

@@ -67,7 +67,7 @@ class Run:
         elif choice < 0.97:
             self.disk.writeback(rng)
         else:
-            store.expire_oldest()
+            store.retention.expire_oldest()
 
     def _write_late(self, store: MessageStore) -> None:
         """Write some queues. When that ends a round, a checkpoint may follow, as in the flusher."""

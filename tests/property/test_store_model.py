@@ -140,7 +140,7 @@ class StoreAndModel(RuleBasedStateMachine):
     @rule()
     def expire_oldest(self) -> None:
         assert self.store is not None
-        start = self.store.expire_oldest()  # what is not flushed is flushed before its segment goes
+        start = self.store.retention.expire_oldest()  # what is not flushed is flushed before its segment goes
         self.flushed = max(self.flushed, self.store.horizon.flushed)
         self.known = [known for known in self.known if known.placed.physical_offset >= start]
 

@@ -1,6 +1,6 @@
 """Rounds of retention beside the event loop: delete expired log files, and refuse writes while the disk is too full.
 
-A thread measures, decides and deletes; the loop only changes tables. `store.retention_job` describes the steps.
+A thread measures, decides and deletes; the loop only changes tables. `store/retention/retention_job.py` describes the steps.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class LogRetention:
 
     async def _retain(self) -> None:
         self._store.config = self._settings().store_config()  # an administrator may have changed how long files are kept
-        job = self._store.begin_retention(self._wall_ms(), datetime.now(UTC).astimezone().hour)
+        job = self._store.retention.begin(self._wall_ms(), datetime.now(UTC).astimezone().hour)
         await asyncio.to_thread(job.run)
-        plan = self._store.finish_retention(job)
-        await asyncio.to_thread(self._store.remove_expired_files)
+        plan = self._store.retention.finish(job)
+        await asyncio.to_thread(self._store.expired_files.remove_all)
         if plan.remove:
             log.info("Removed the %d oldest log files: %s.", plan.remove, plan.reason)
 

@@ -25,10 +25,11 @@ class TurnTimes:
         self._pauses = Histogram()
         self._queue, self._answer = self._stages["queue"].observe, self._stages["answer"].observe
 
-    def record_turn(self, waited_s: float, written_s: float) -> None:
-        """Record a turn of the loop: how long its requests waited, and how long it took to write the answers."""
+    def record_turn(self, waited_s: float, written_s: float | None) -> None:
+        """Record a turn of the loop: how long its requests waited, and how long it took to write answers, if there were any."""
         self._queue(waited_s)
-        self._answer(written_s)
+        if written_s is not None:
+            self._answer(written_s)
 
     def record_round(self, late_ms: int) -> None:
         """Record how late a round of the loop was."""

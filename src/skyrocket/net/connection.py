@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol, cast
 
 from skyrocket.net.addresses import ClientAddress, socket_address
+from skyrocket.net.descriptors import point_to_null_device
 from skyrocket.net.errors import ConnectionLostError, RequestTimeoutError, TooManyRequestsError
 from skyrocket.net.gathered_write import rest_of, write_pieces
 from skyrocket.net.limits import NetLimits
@@ -29,7 +30,6 @@ Sendable = bytes | Iterable[bytes | memoryview]
 GATHERED_BYTES_MIN = 16 * 1024  # below it, one copy is cheaper than writing piece by piece
 FULL_READ_BYTES = 200_000  # uvloop reads up to 256,000 bytes and asyncio 262,144, and more wait when so many came
 COLLECTED_BYTES_MAX = 128 * 1024  # above it, write before the read event ends, while the bytes are in the processor's cache
-
 
 # Why nothing is read from a connection at present. It is read again when no reason is left.
 _UNREAD_RESPONSES, _OVER_QUOTA, _TURN_IS_OVER = 1, 2, 4
@@ -372,6 +372,13 @@ class Connection(asyncio.Protocol):
             self._flush_scheduled = True
             self._flush_soon(self)
 
+    def send_now(self, data: bytes) -> None:
+        """Like `send`, and write at once instead of at the end of the turn. For the last frames of a turn."""
+        if self._closing is None:
+            self._unsent.append(data)
+            self._unsent_bytes += len(data)
+            self.flush()
+
     def send_command(self, command: Command) -> None:
         self.send(encode_command(command))
 
@@ -459,17 +466,11 @@ class Connection(asyncio.Protocol):
                 self._transport.close()
 
     def abandon(self) -> None:
-        """Drop the connection in a forked child, without a word to the peer.
-
-        Point the descriptor at the null device instead of closing it: its socket object closes it later, and must not close
-        a descriptor that was reused meanwhile. The parent's connection is not affected.
-        """
+        """Drop the connection in a forked child, without a word to the peer. The parent's connection is not affected."""
         self._closing = self._closing or "it belongs to the parent process"
-        descriptor = self._transport.get_extra_info("socket") if self._transport is not None else None
-        if descriptor is not None and descriptor.fileno() >= 0:
-            null_device = os.open(os.devnull, os.O_RDWR)
-            os.dup2(null_device, descriptor.fileno(), inheritable=False)
-            os.close(null_device)
+        descriptor = self.descriptor
+        if descriptor is not None and descriptor >= 0:
+            point_to_null_device(descriptor)  # its socket object closes it later, and must not close a reused one
 
     def abort(self, reason: str) -> None:
         self._closing = self._closing or reason

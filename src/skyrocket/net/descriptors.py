@@ -9,6 +9,7 @@ server closes every further connection at once.
 
 from __future__ import annotations
 
+import os
 import resource
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -36,6 +37,13 @@ def raise_descriptor_limit() -> int:
 def descriptor_limit() -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _UNLIMITED if soft == resource.RLIM_INFINITY else soft
+
+
+def point_to_null_device(descriptor: int) -> None:
+    """Let a descriptor refer to the null device. What it referred to stays as it is for other processes."""
+    null_device = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null_device, descriptor, inheritable=False)
+    os.close(null_device)
 
 
 def plan_descriptors(limit: int, connections: int, files: int = 0) -> DescriptorPlan:

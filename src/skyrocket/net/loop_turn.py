@@ -37,8 +37,11 @@ def call_soon(end: Callable[[], None]) -> None:
 class TurnObserver(Protocol):
     """Is told how long turns take, of one turn in TURNS_PER_LOOK. Nothing is measured without one."""
 
-    def record_turn(self, waited_s: float, written_s: float) -> None:
-        """A turn is over: how long its first frames waited to be handled, and how long it took to write the answers."""
+    def record_turn(self, waited_s: float, written_s: float | None) -> None:
+        """A turn is over: how long its first frames waited to be handled, and how long it took to write the answers.
+
+        None: a handler wrote all of them (`Connection.send_now`).
+        """
 
     def record_round(self, late_ms: int) -> None:
         """A round of the event loop is over, and was late (`net/lateness.py`)."""
@@ -110,14 +113,14 @@ class LoopTurn:
         self._is_ending = True
         arrived, self._arrived, self._arrived_bytes = list(self._arrived), {}, 0
         observer = self._observer_now if arrived else None
-        waited_s = written_s = 0.0
+        waited_s = handled_s = 0.0
         try:
             if observer is not None:
                 waited_s = perf_counter() - self._began_s
             if arrived:
                 self._handle(arrived)
             if observer is not None:
-                written_s = perf_counter()
+                handled_s = perf_counter()
             unflushed, self._unflushed = self._unflushed, []
             for connection in unflushed:
                 connection.flush()
@@ -126,7 +129,7 @@ class LoopTurn:
         finally:
             self._is_ending = False
         if observer is not None:
-            observer.record_turn(waited_s, perf_counter() - written_s)
+            observer.record_turn(waited_s, perf_counter() - handled_s if unflushed else None)
             self._observer_now = None
         self._turns += 1
         if self._turns >= TURNS_PER_LOOK and self.observer is not None:

@@ -10,7 +10,7 @@ read/           messages by queue, time, key and physical offset
 horizon         appended, flushed, confirmed
 flusher         flushes and checkpoints in a thread, group commit
 recovery/       the checkpoint, recovery when a store is opened, repair of queue entries
-retention       which segments may be deleted
+retention/      which segments may be deleted, and how they go
 disk_space      what happens as the disk fills up
 changes_in_memory   a store that is opened for reading on a full disk
 timers/         timer wheel and timer log

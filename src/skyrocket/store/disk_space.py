@@ -7,7 +7,7 @@
     from `disk_clean_forcibly_percent`   diskSpaceCleanForciblyRatio    deletes the oldest segments, expired or not
     from `disk_warning_percent` on       diskSpaceWarningLevelRatio     refuses appends, until less space is used
 
-`retention.plan_retention` turns the deletions into a number of segments; `MessageStore.retain` carries them out every few
+`plan_retention` turns the deletions into a number of segments; `Retention.run` carries them out every few
 seconds. A refused append raises DiskFullError, and the broker answers SERVICE_NOT_AVAILABLE. Reads go on at every level.
 
 These levels keep a reserve. When the disk runs out of space nevertheless, the write fails with ENOSPC: `errors.store_error` turns

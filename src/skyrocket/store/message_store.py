@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -29,7 +28,6 @@ from skyrocket.store.errors import (
     WritesStoppedError,
     store_error,
 )
-from skyrocket.store.expired_files import ExpiredFile, ExpiredFiles
 from skyrocket.store.files import Disk, Files, NotOpenedError, OpenFiles
 from skyrocket.store.horizon import Horizon
 from skyrocket.store.index.index import Index
@@ -37,22 +35,19 @@ from skyrocket.store.late_writes import LateWrites
 from skyrocket.store.ledger.layout import check_plain
 from skyrocket.store.log.checksums import Checksums
 from skyrocket.store.log.commit_log import CommitLog
-from skyrocket.store.log.segment_ages import SegmentAges
 from skyrocket.store.log.segment_scrub import ScrubTarget, find_scrub_target
 from skyrocket.store.message import AppendPosition, AppendRequest, AppendResult, DispatchFields, dispatch_fields_of
 from skyrocket.store.paths import StorePaths
-from skyrocket.store.queues.consume_queue import ConsumeQueue
 from skyrocket.store.queues.consume_queues import ConsumeQueues, is_directory_name
 from skyrocket.store.queues.deleted_topics import DeletedTopics
-from skyrocket.store.queues.queue_minimums import find_minimums
 from skyrocket.store.read.reading import Reading
 from skyrocket.store.recovery.checkpoint import Checkpoint, CheckpointFile
 from skyrocket.store.recovery.recovery import Recovery
 from skyrocket.store.recovery.recovery_result import RecoveryResult
 from skyrocket.store.recovery.repair import QueueRepair
 from skyrocket.store.replica.replica_log import ReplicaLog
-from skyrocket.store.retention import SEGMENTS_AT_ONCE, RetentionPlan
-from skyrocket.store.retention_job import RetentionJob
+from skyrocket.store.retention.expired_files import ExpiredFile, ExpiredFiles
+from skyrocket.store.retention.retention import Retention
 from skyrocket.store.sync_jobs import CheckpointJob, FlushJob
 
 OUR_ABORT = b"skyrocket\n"  # Apache's broker writes its process id into this file; it never reads the content
@@ -108,13 +103,12 @@ class MessageStore:
         )
         self.last_timestamp = 0  # of the last message; no later one gets an earlier time
         self._flushed_timestamp = 0
-        self._is_flushing = False  # a flush job is under way
+        self.is_flushing = False  # a flush job is under way
         self._stopped: str | None = None  # why the store refuses writes until it is opened again
-        self._too_full: str | None = None  # why the store refuses writes until the disk has space again
-        self.only_reads: str | None = None  # why it does so until it is opened again
+        self.only_reads: str | None = None  # why it refuses messages until it is opened again
         self._release: Callable[[], None] | None = None  # releases the lock; None while the store is closed
-        self._segment_ages = SegmentAges(self._files, self.log.segments.path, self.log.framing)
-        self._expired_files = ExpiredFiles(self._files)
+        self.expired_files = ExpiredFiles(self._files)  # what the store has given up, until it is deleted
+        self.retention = Retention(self, self._files, self._checksums, self._deleted, self.expired_files)
 
     def _make_log(self, background: Executor | None) -> CommitLog:
         directory, segment_bytes = self.paths.commit_log, self.config.segment_bytes
@@ -172,7 +166,7 @@ class MessageStore:
         if is_distrusted:
             self._files.remove(self.paths.sync_failed)
         with suppress(StoreError, OSError):  # what cannot be removed now is removed later
-            self.remove_expired_files()  # queues of deleted topics
+            self.expired_files.remove_all()  # queues of deleted topics
             self._deleted.sweep(self.log.start)
         return done
 
@@ -203,7 +197,7 @@ class MessageStore:
                 self.checkpoint()
                 self._files.remove(self.paths.abort)
             with suppress(StoreError):  # what cannot be deleted is loaded, and expires again
-                self.remove_expired_files()
+                self.expired_files.remove_all()
         except OSError as error:
             raise store_error(f"closing the store in {self.paths.root}", error) from error
         finally:
@@ -254,13 +248,19 @@ class MessageStore:
         return tuple.__new__(AppendPosition, (log.end + header_bytes, log.room_bytes(), timestamp, header_bytes))
 
     def append_encoded(
-        self, opening: AppendPosition, data: bytes, dispatches: Sequence[DispatchFields], taken: dict[tuple[str, int], int]
+        self,
+        opening: AppendPosition,
+        data: bytes,
+        dispatches: Sequence[DispatchFields],
+        taken: dict[tuple[str, int], int],
+        on_logged: Callable[[], None] | None = None,
     ) -> None:
         """Append records that the caller has already encoded with their offsets, all or none.
 
         `data` holds the records one after another, and nothing else. They lie in the log from `opening` on, with as many bytes
         between two of them as `opening` says. `dispatches` has what queues and index need of each record; `taken` has the next
-        free offset of each queue.
+        free offset of each queue. `on_logged` is called when the log has the records and the horizon counts them, before queues
+        and index get their entries.
         """
         log_end_before = self.log.end
         assert opening.position == log_end_before + opening.header_bytes, "something was appended since append_position()"
@@ -270,15 +270,23 @@ class MessageStore:
             self._stop(str(error))
             raise
         self._checksums.append(written.start, written.data, written.bounds())
-        self._finish_append(dispatches, taken, opening.timestamp, log_end_before)
+        self._finish_append(dispatches, taken, opening.timestamp, log_end_before, on_logged)
 
     def _finish_append(
-        self, dispatches: Sequence[DispatchFields], taken: dict[tuple[str, int], int], timestamp: int, log_end_before: int
+        self,
+        dispatches: Sequence[DispatchFields],
+        taken: dict[tuple[str, int], int],
+        timestamp: int,
+        log_end_before: int,
+        on_logged: Callable[[], None] | None = None,
     ) -> None:
         """Account for records that are in the log now, and dispatch those that are confirmed."""
         self.queues.reserve_offsets(taken)
         self.last_timestamp = timestamp
-        self._dispatcher.add(dispatches, log_end_before, self.horizon.append(self.log.end))
+        confirmed = self.horizon.append(self.log.end)
+        if on_logged is not None:
+            on_logged()
+        self._dispatcher.add(dispatches, log_end_before, confirmed)
         self._late.relieve()
 
     def _check_writable(self) -> None:
@@ -298,13 +306,13 @@ class MessageStore:
         self.only_reads = why
 
     def _check_room(self) -> None:
-        if (why := self.only_reads or self._too_full) is not None:
+        if (why := self.only_reads or self.retention.too_full) is not None:
             raise DiskFullError(why)
 
     @property
     def refusal(self) -> str | None:
         """Why the store takes no messages now; None when it takes them."""
-        return self._stopped or self.only_reads or self._too_full
+        return self._stopped or self.only_reads or self.retention.too_full
 
     # --- flushing
 
@@ -314,7 +322,7 @@ class MessageStore:
         position = self.horizon.appended
         if position <= self.horizon.flushed:
             return None
-        self._is_flushing = True
+        self.is_flushing = True
         return FlushJob(position, self.last_timestamp, self._log_files.take_unsynced())
 
     def finish_flush(self, job: FlushJob, error: OSError | None = None) -> None:
@@ -323,7 +331,7 @@ class MessageStore:
         A file that could not be opened is left to the next flush.
         A failed fsync is never retried: it is unknown what reached the disk, and the kernel may drop the dirty pages.
         """
-        self._is_flushing = False
+        self.is_flushing = False
         if isinstance(error, NotOpenedError):
             self._log_files.put_back(job.unsynced)
             raise store_error(f"flushing the log up to {job.position}", error) from error
@@ -427,7 +435,7 @@ class MessageStore:
         What could not be opened, or a page that could not be written, is left to the next job.
         """
         if error is None:
-            self._expired_files.add([ExpiredFile(path, None) for path in job.uncounted])
+            self.expired_files.add([ExpiredFile(path, None) for path in job.uncounted])
             return
         self._deleted.put_back(job.uncounted)
         if isinstance(error, NotOpenedError):
@@ -462,89 +470,3 @@ class MessageStore:
     def next_scrub_target(self, after: int) -> ScrubTarget | None:
         """Return the first closed segment that starts behind `after` and is on disk; None when there is none."""
         return find_scrub_target(self.log, self._checksums, self.horizon.flushed, after)
-
-    # --- retention
-
-    def begin_retention(self, now_ms: int, hour: int) -> RetentionJob:
-        """Return a job that measures the disk and the age of the oldest segments, and decides which of them go.
-
-        A segment that is not on disk yet stays: its file may be being flushed. So does one that is not confirmed yet.
-        """
-        safe_end = min(self.horizon.flushed, self.horizon.confirmed)
-        starts = [start for start in self.log.segments.starts[: SEGMENTS_AT_ONCE + 1] if start <= safe_end]
-        return RetentionJob(
-            self._files,
-            self.config,
-            (self.paths.commit_log, self.paths.root),
-            self._segment_ages,
-            starts,
-            self.queues.all_queues(),
-            now_ms,
-            hour,
-        )
-
-    def finish_retention(self, job: RetentionJob) -> RetentionPlan:
-        """Carry out what the job has decided: refuse writes or take them again, and give up segments that go.
-
-        `remove_expired_files` then deletes the files.
-        """
-        plan = job.plan
-        limit = f"The store takes no messages above {self.config.disk_warning_percent} %."
-        self._too_full = f"The disk is {job.used_percent:.0f} % full. {limit}" if plan.refuse_writes else None
-        if not plan.remove or self.log.segments.starts[: plan.remove] != job.starts[: plan.remove]:
-            return plan._replace(remove=0)
-        queue_files = [file for queue, minimum in job.minimums for file in queue.raise_minimum(minimum)]
-        queue_files += self.queues.expire_late(job.starts[plan.remove])
-        self._expire_log(plan.remove)
-        self._expired_files.add(queue_files)
-        return plan
-
-    def _expire_log(self, count: int) -> None:
-        """Take the log's first segments out of the tables, with what index and checksums have of them.
-
-        Their files are deleted before those of the queues: recovery expects every message of the log in its queue.
-        """
-        self._expired_files.add(self.log.take_first(count))
-        if self.index is not None:
-            self._expired_files.add(self.index.expire(self.log.start))
-        self._expired_files.add(self._checksums.expire(self.log.start))
-        self._expired_files.add([ExpiredFile(path, None) for path in self._deleted.expire(self.log.start)])
-
-    def remove_later(self, expired: list[ExpiredFile]) -> None:
-        """Take over files that another part has given up. `remove_expired_files` deletes them."""
-        self._expired_files.add(expired)
-
-    def remove_expired_files(self) -> None:
-        """Delete the files that retention has given up. Any thread may call this; it may take seconds."""
-        self._expired_files.remove_all()
-
-    def retain(self, now_ms: int, hour: int) -> RetentionPlan:
-        """Delete segments that may go, and refuse writes while the disk is too full, all in this thread."""
-        job = self.begin_retention(now_ms, hour)
-        job.run()
-        plan = self.finish_retention(job)
-        self.remove_expired_files()
-        return plan
-
-    def expire_oldest(self) -> int:
-        """Delete the log's first segment, and what queues, index and checksums have of it. Return the log's new start."""
-        starts = self.log.segments.starts
-        if len(starts) > 1 and starts[1] > self.horizon.flushed:
-            if self._is_flushing:
-                return self.log.start  # its file is being flushed: the next round deletes it
-            self.flush()
-        if len(starts) > 1 and starts[1] <= self.horizon.confirmed:
-            queue_files = self.queues.expire(starts[1])
-            self._expire_log(1)
-            self._expired_files.add(queue_files)
-            self.remove_expired_files()
-        return self.log.start
-
-    def begin_queue_cleanup(self) -> Callable[[], list[tuple[ConsumeQueue, int]]]:
-        """Return a job that finds queue entries whose messages are no longer in the log."""
-        return partial(find_minimums, self._files, self.queues.all_queues(), self.log.start)
-
-    def finish_queue_cleanup(self, minimums: list[tuple[ConsumeQueue, int]]) -> None:
-        """Give up the entries that the job has found. `remove_expired_files` then deletes their files."""
-        files = [file for queue, minimum in minimums for file in queue.raise_minimum(minimum)]
-        self._expired_files.add(files + self.queues.expire_late(self.log.start))

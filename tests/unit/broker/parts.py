@@ -45,6 +45,8 @@ class Peer:
         frames = FrameSplitter().feed(data if isinstance(data, bytes) else b"".join(data))
         self.sent += map(decode_command, frames)
 
+    send_now = send
+
     def send_command(self, command: Command) -> None:
         self.send(encode_command(command))
 

@@ -97,8 +97,8 @@ async def test_retention_goes_on_after_a_failure(
     monkeypatch.setattr("skyrocket.broker.broker.SLOW_CHECK_MS", 100)
     async with running(tmp_path) as served:
         store, calls = served.broker.store, []
-        begin = store.begin_retention
-        monkeypatch.setattr(store, "begin_retention", failing(ValueError("a bug"), 1, lambda *_: calls.append(1) or begin(*_)))
+        begin = store.retention.begin
+        monkeypatch.setattr(store.retention, "begin", failing(ValueError("a bug"), 1, lambda *_: calls.append(1) or begin(*_)))
         await until(lambda: len(calls) >= 1)
         monkeypatch.undo()
     assert "A round of retention failed unexpectedly" in caplog.text

@@ -76,7 +76,7 @@ async def test_a_segment_that_expires_meanwhile_is_no_error(
     store = a_store(tmp_path)
 
     async def expire(_seconds: float) -> None:
-        store.expire_oldest()
+        store.retention.expire_oldest()
 
     scrub = Scrubbing(store, Disk(), BrokerSettings, lambda: NOW_MS, expire)
     with caplog.at_level(logging.ERROR):

@@ -34,7 +34,7 @@ class Scene:
         router.add(FAST, lambda command, _: command.response(0))
         router.add(SLOW, self.handle)
         router.add(BROKEN, self.fail)
-        self.server = Server(router, call_soon=self.ends.append)
+        self.server = Server(router, now_ms=lambda: 1_000, call_soon=self.ends.append)  # no time passes, however slow the machine
         self.fails = False
 
     def take(self, arrivals: Sequence[Arrival], handled: list[int]) -> None:

@@ -95,7 +95,7 @@ def test_a_checkpoint_counts_no_queue_of_a_topic_deleted_during_its_round(monkey
     job = store.begin_checkpoint()
     job.run()
     store.finish_checkpoint(job)
-    store.remove_expired_files()
+    store.expired_files.remove_all()
     assert (job.checkpoint.queue_count, job.checkpoint.entry_count) == (2, 2)
     again = an_open_store(disk.kill())
     assert sorted(key.topic for key, _ in again.queues) == ["also", "kept"]

@@ -38,7 +38,7 @@ def test_a_log_in_another_directory_is_written_read_recovered_expired_and_verifi
     assert verified.messages == 60
     again = opened()
     assert numbers(read_queue(again)) == list(range(60))
-    assert again.retain(START_MS, hour=12).remove > 0, "the disk of the log is too full"
+    assert again.retention.run(START_MS, hour=12).remove > 0, "the disk of the log is too full"
     assert len(list((tmp_path / "fast/log").iterdir())) == len(again.log.segments.starts)
     again.close()
 

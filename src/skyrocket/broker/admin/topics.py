@@ -120,8 +120,8 @@ class TopicHandlers:
 
     async def clean_queues(self, command: Command, _connection: Connection) -> Command:
         """Remove queue entries whose messages are no longer in the log."""
-        self._store.finish_queue_cleanup(await asyncio.to_thread(self._store.begin_queue_cleanup()))
-        await asyncio.to_thread(self._store.remove_expired_files)
+        self._store.retention.finish_queue_cleanup(await asyncio.to_thread(self._store.retention.begin_queue_cleanup()))
+        await asyncio.to_thread(self._store.expired_files.remove_all)
         return command.response(ResponseCode.SUCCESS)
 
     async def clean_topics(self, command: Command, _connection: Connection) -> Command:

@@ -446,7 +446,7 @@ class TimerDelivery:
 
     def _checkpoint(self, now_ms: int, *, is_clean: bool) -> TimerCheckpointJob:
         index = self._index
-        self._store.remove_later(index.log.expire(self._store.log.start))
+        self._store.expired_files.add(index.log.expire(self._store.log.start))
         until_ms = NOTHING_MS if self._slot is None else self._slot.delivered_until_ms()
         return index.begin_checkpoint(now_ms, until_ms, self._store.horizon.appended, is_clean=is_clean)
 

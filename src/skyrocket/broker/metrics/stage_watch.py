@@ -27,7 +27,7 @@ class StageWatch:
 
     def install(self, context: BrokerContext, server: Server) -> None:
         server.observe_turns(self.times)
-        self.times.watch_log(self._store.log)
+        self.times.watch_appends(self._store.log, context.answers)
         context.flusher.on_flushed = self.times.record_flush
         context.answers.on_released = self.times.record_parked
         context.runtime_figures.append(self.times.figures)

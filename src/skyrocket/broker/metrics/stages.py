@@ -12,6 +12,7 @@
 | replicate | one append in eight              | the append … as many copies as the promise needs have it                    |
 | park      | every group of released answers  | the oldest of the answers was parked … all are sent                         |
 | answer    | one turn of the loop in 64       | the requests of the turn are handled … the answers are written to the sockets |
+|           |                                  | sends of the fast path: their records are in the log … the same             |
 
 The runtime information of the broker (28) has a row for each stage, for administrators without Prometheus:
 
@@ -38,6 +39,12 @@ class ObservedLog(Protocol):
     on_written: Callable[[float], None] | None  # gets the seconds that a write took
 
 
+class ObservedAnswers(Protocol):
+    """The answers to sends, as far as they are observed."""
+
+    on_written: Callable[[float], None] | None  # gets the seconds that it took to make and write the answers of an append
+
+
 class StageTimes(TurnTimes):
     """The histograms. Parts of the broker call the methods (`stage_watch`)."""
 
@@ -46,6 +53,7 @@ class StageTimes(TurnTimes):
         self._clock = clock
         self.record_flush = self._stages["flush"].observe
         self._log: ObservedLog | None = None
+        self._answers: ObservedAnswers | None = None
         self.on_round: Callable[[], None] = lambda: None  # called every 20 ms while there is work
         self._awaited: tuple[int, float] | None = None  # an append whose copies are awaited: the end of the log, and when
 
@@ -57,19 +65,24 @@ class StageTimes(TurnTimes):
 
     # --- appends: a client that waits for each answer makes one of each message, so they are observed as turns are
 
-    def watch_log(self, log: ObservedLog) -> None:
-        self._log = log
-        log.on_written = self.record_append
+    def watch_appends(self, log: ObservedLog, answers: ObservedAnswers) -> None:
+        self._log, self._answers = log, answers
+        log.on_written, answers.on_written = self.record_append, self.record_answer
 
-    def record_turn(self, waited_s: float, written_s: float) -> None:
+    def record_turn(self, waited_s: float, written_s: float | None) -> None:
         super().record_turn(waited_s, written_s)
-        if self._log is not None:
-            self._log.on_written = self.record_append
+        if self._log is not None and self._answers is not None:
+            self.watch_appends(self._log, self._answers)
 
     def record_append(self, took_s: float) -> None:
         self._stages["append"].observe(took_s)
         if self._log is not None:
             self._log.on_written = None  # until the next turn that is observed
+
+    def record_answer(self, took_s: float) -> None:
+        self._stages["answer"].observe(took_s)
+        if self._answers is not None:
+            self._answers.on_written = None  # likewise
 
     def record_parked(self, waited_ms: int) -> None:
         self._stages["park"].observe(waited_ms / 1000)

@@ -15,13 +15,15 @@ the fast path stores such messages as if the property meant nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from time import perf_counter
 from typing import Final
 
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.send.batch import SendBatch, TargetTopic
 from skyrocket.broker.send.fast_loop import BatchTerms, MessageProfile, Placement, place_rest, place_run
 from skyrocket.broker.send.redirects import FastRedirect
-from skyrocket.broker.send.responses import fill_frames, response_pieces
+from skyrocket.broker.send.responses import AnswerRow, fill_frames, response_pieces
 from skyrocket.broker.send.validation import added_properties
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.router import Arrival, Router
@@ -121,14 +123,17 @@ class SendFastPath:
             contribution, batch.contribution = batch.contribution, None
             if contribution is not None:
                 contribution.complete()
+            answer = partial(self._answer, arrivals, counts, batch.answers, answers_end, settings)
             if batch.dispatches:
-                self._store.append_encoded(append_position, b"".join(batch.parts), batch.dispatches, batch.following_offsets())
+                # The answers leave before queues and index are told: a client that waits needs the log alone.
+                data, taken = b"".join(batch.parts), batch.following_offsets()
+                self._store.append_encoded(append_position, data, batch.dispatches, taken, answer)
+            else:
+                answer()
         except (StoreError, RecordError):
             handled += [0] * len(arrivals)  # nothing is stored: the general path meets the same error and answers with it
             return
         handled += counts
-        if batch.answers:
-            self._answer(arrivals, batch, answers_end, settings)
         if batch.dispatches:
             self._counters.count_dispatched(batch.dispatches)
             self._on_appended()
@@ -141,12 +146,10 @@ class SendFastPath:
         if self._added_for is not settings:
             self._added_for, self._added = settings, encode_properties(added_properties(settings))
         rest = (self._store_host, settings.max_message_bytes, self._added, self._contributors.of_frames)
-        handled, answers_end, answers, new = (
-            [],
-            [],
-            batch.answers,
-            tuple.__new__,
-        )  # makes a named tuple in half the time of its constructor
+        new = tuple.__new__  # makes a named tuple in half the time of its constructor
+        handled: list[int] = []
+        answers_end: list[int] = []
+        answers = batch.answers
         for frames, connection in arrivals:
             terms = new(BatchTerms, (pack_host(*connection.peer), *rest))
             count = place_run(frames, 0, batch, terms, self)
@@ -215,10 +218,22 @@ class SendFastPath:
 
     # --- answers
 
-    def _answer(self, arrivals: Sequence[Arrival], batch: SendBatch, answers_end: list[int], settings: BrokerSettings) -> None:
+    def _answer(
+        self,
+        arrivals: Sequence[Arrival],
+        counts: list[int],
+        rows: list[AnswerRow],
+        answers_end: list[int],
+        settings: BrokerSettings,
+    ) -> None:
+        began_s = 0.0 if self._answers.on_written is None else perf_counter()
         json, binary = response_pieces(settings.region_id, settings.trace_on)
-        appended, rows, prefix, send, first = self._store.horizon.appended, batch.answers, self._id_prefix, self._answers.send, 0
+        appended, prefix, send, first = self._store.horizon.appended, self._id_prefix, self._answers.send, 0
         for number, end in enumerate(answers_end):
             if end > first:
-                send(appended, arrivals[number][1], fill_frames(rows[first:end], prefix, json, binary))
+                frames, connection = arrivals[number]
+                answer = fill_frames(rows[first:end], prefix, json, binary)
+                send(appended, connection, answer, is_last=counts[number] == len(frames))
                 first = end
+        if began_s and self._answers.on_written is not None and appended <= self._store.horizon.confirmed:
+            self._answers.on_written(perf_counter() - began_s)

@@ -134,6 +134,7 @@ class ConfirmedAnswers:
         self._horizon = horizon
         self._now_ms = now_ms
         self._parked = ParkedAnswers() if parked is None else parked
+        self.on_written: Callable[[float], None] | None = None  # gets how long it took to make and write the answers of an append
         self.on_released: Callable[[int], None] | None = None  # gets how many ms the oldest released answer waited
         self.on_unconfirmed: Callable[[int, ResponseCode, int], None] | None = None  # position, code and number of such answers
 
@@ -163,13 +164,17 @@ class ConfirmedAnswers:
     def _what_is_missing(self) -> str:
         return "slaves" if self._horizon.reached(self._copies) < self._horizon.flushed else "a flush"
 
-    def send(self, position: int, connection: Connection, answer: bytes) -> None:
+    def send(self, position: int, connection: Connection, answer: bytes, *, is_last: bool = False) -> None:
         """Send encoded answers once everything before `position` is confirmed.
 
         `answer` has one frame for each request. Answers that find no place to wait leave at once, as if they had waited too long.
+        `is_last`: the connection gets no others in this turn, so they need not wait for its end.
         """
         if position <= self._horizon.confirmed:
-            connection.send(answer)
+            if is_last:
+                connection.send_now(answer)
+            else:
+                connection.send(answer)
         elif not self._parked.park(ParkedAnswer(position, self._now_ms(), connection, answer)):
             connection.send(self._unconfirmed(position, answer, _CROWDED, _CROWDED_ALONE))
 

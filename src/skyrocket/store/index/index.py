@@ -18,11 +18,11 @@ from skyrocket.compiled import twin
 from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from skyrocket.store.cold_reads import ColdReads
 from skyrocket.store.errors import store_error
-from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import Files, OpenFiles
 from skyrocket.store.index.index_file import KEY, NO_MATCH, IndexFile, Visit
 from skyrocket.store.index.key_hashes import hash_keys
 from skyrocket.store.message import DispatchFields
+from skyrocket.store.retention.expired_files import ExpiredFile
 
 _NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
 _OPEN_FILES_MAX = 8

@@ -19,10 +19,10 @@ from typing import Final
 from skyrocket.protocol.ledger_entry import ENTRY_MAGIC
 from skyrocket.store.cold_reads import ColdReads
 from skyrocket.store.errors import store_error
-from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import Files, OpenFiles
 from skyrocket.store.ledger.entry import EntryHeader
 from skyrocket.store.log.segments import Segments
+from skyrocket.store.retention.expired_files import ExpiredFile
 
 INDEX_ENTRY: Final = struct.Struct(">iqiqq")
 INDEX_ENTRY_BYTES: Final = INDEX_ENTRY.size

@@ -8,9 +8,14 @@ Both loops run once for each message of a leader, and the second one at a follow
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 from skyrocket.compiled import twin
 from skyrocket.protocol.ledger_entry import ENTRY_HEADER, ENTRY_HEADER_BYTES, ENTRY_MAGIC
+from skyrocket.store.ledger.entry import ENTRY_BYTES_MAX, EntryHeader, check_entry_bytes, unpack_header
 from skyrocket.store.ledger.entry_index import INDEX_ENTRY
+from skyrocket.store.log.commit_log import WrittenRun
 
 
 def _frame_records(records: bytes, offsets: list[int], index: int, term: int) -> bytes:
@@ -46,3 +51,22 @@ def _pack_index_entries(data: bytes | bytearray, start: int, offsets: list[int])
 
 frame_records = twin("ledger_entries", _frame_records)
 pack_index_entries = twin("ledger_entries", _pack_index_entries)
+
+
+def check_sizes(records_bytes: int, offsets: Sequence[int]) -> None:
+    """Raise TooLargeError when one of the records, which will lie at `offsets`, makes an entry that Apache's nodes refuse."""
+    if records_bytes + ENTRY_HEADER_BYTES > ENTRY_BYTES_MAX:  # seldom: so many bytes in one turn
+        end = offsets[0] + records_bytes + ENTRY_HEADER_BYTES * len(offsets)
+        check_entry_bytes(max(stop - start for start, stop in pairwise([*offsets, end])))
+
+
+def ends_of(written: Sequence[WrittenRun]) -> tuple[EntryHeader | None, EntryHeader | None]:
+    """Return the headers of the first entry and of the last one."""
+    runs = [run for run in written if run.offsets]
+    if not runs:
+        return None, None
+    places = ((runs[0], runs[0].offsets[0]), (runs[-1], runs[-1].offsets[-1]))
+    first, last = (unpack_header(run.data, offset - ENTRY_HEADER_BYTES - run.start) for run, offset in places)
+    assert first is not None
+    assert last is not None
+    return first, last

@@ -21,16 +21,16 @@ from typing import Final
 
 from skyrocket.store.cold_reads import ColdReads
 from skyrocket.store.errors import StoreFormatError, store_error
-from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import Files, OpenFiles
 from skyrocket.store.ledger.entry import HEADER_BYTES, PADDING, EntryError, EntryHeader, pack_header, unpack_header
 from skyrocket.store.ledger.entry_framing import FRAMED
 from skyrocket.store.ledger.entry_index import INDEX_FILE_BYTES, EntryIndex
-from skyrocket.store.ledger.entry_run import frame_records, pack_index_entries
+from skyrocket.store.ledger.entry_run import check_sizes, ends_of, frame_records, pack_index_entries
 from skyrocket.store.log.commit_log import CommitLog, WrittenRun
 from skyrocket.store.log.damage import FILLER_BYTES_MIN, make_filler
 from skyrocket.store.log.readable import read_readable, readable_view
 from skyrocket.store.log.scan import FoundRecord, record_at
+from skyrocket.store.retention.expired_files import ExpiredFile
 
 INDEX_ENTRIES_AT_ONCE: Final = 4096
 _ZEROS_AT_ONCE: Final = 4 * 1024 * 1024  # bytes
@@ -209,6 +209,7 @@ class LedgerLog(CommitLog):
                 index += 1
 
     def _frame(self, data: bytes, offsets: list[int]) -> bytes:
+        check_sizes(len(data), offsets)
         return frame_records(data, offsets, self.end_index + 1, self.term)
 
     def plan_entries(self, entries: Sequence[bytes | memoryview]) -> list[WrittenRun]:
@@ -271,7 +272,7 @@ class LedgerLog(CommitLog):
 
     def _write(self, written: Sequence[WrittenRun], count: int) -> None:
         packed = b"".join([pack_index_entries(run.data, run.start, run.offsets) for run in written])
-        first, last = _ends_of(written)
+        first, last = ends_of(written)
         try:
             if first is not None:
                 self.entries.write_packed(first.index, packed)  # first: entries behind the end of the log do not count
@@ -530,15 +531,3 @@ class LedgerLog(CommitLog):
                 break
             end = header.end
         return end
-
-
-def _ends_of(written: Sequence[WrittenRun]) -> tuple[EntryHeader | None, EntryHeader | None]:
-    """Return the headers of the first entry and of the last one."""
-    runs = [run for run in written if run.offsets]
-    if not runs:
-        return None, None
-    places = ((runs[0], runs[0].offsets[0]), (runs[-1], runs[-1].offsets[-1]))
-    first, last = (unpack_header(run.data, offset - HEADER_BYTES - run.start) for run, offset in places)
-    assert first is not None
-    assert last is not None
-    return first, last

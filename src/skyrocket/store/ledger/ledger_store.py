@@ -43,7 +43,6 @@ from skyrocket.store.errors import StoreError, WritesStoppedError, store_error
 from skyrocket.store.files import Files
 from skyrocket.store.horizon import MAJORITY, Horizon
 from skyrocket.store.ledger.entry import (
-    ENTRY_BYTES_MAX,
     HEADER_BYTES,
     EntryError,
     EntryHeader,
@@ -65,7 +64,6 @@ from skyrocket.store.message import (
     AppendPosition,
     AppendRequest,
     AppendResult,
-    DispatchFields,
     dispatch_request_of,
 )
 from skyrocket.store.message_store import MessageStore
@@ -326,13 +324,6 @@ class LedgerStore(MessageStore):
         for message in messages:
             check_entry_bytes(len(message.record) + HEADER_BYTES)
         return super().append(messages, now_ms)
-
-    def append_encoded(
-        self, opening: AppendPosition, data: bytes, dispatches: Sequence[DispatchFields], taken: dict[tuple[str, int], int]
-    ) -> None:
-        if len(data) + HEADER_BYTES > ENTRY_BYTES_MAX:  # seldom: so many bytes in one turn
-            check_entry_bytes(max([size for _, _, _, _, size, *_ in dispatches]) + HEADER_BYTES)
-        super().append_encoded(opening, data, dispatches, taken)
 
     def set_term(self, term: int) -> None:
         """Set the term of the entries that `append` writes: the node leads in it."""

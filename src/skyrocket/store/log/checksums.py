@@ -24,10 +24,10 @@ from skyrocket.compiled import twin
 from skyrocket.protocol.crc import crc32
 from skyrocket.store.cold_reads import ColdReads
 from skyrocket.store.errors import StoreError, store_error
-from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import File, Files, OpenFiles
 from skyrocket.store.log.checksum_blocks import AHEAD_ENTRIES, ENTRY, ChecksumBlocks
 from skyrocket.store.log.segments import segment_path
+from skyrocket.store.retention.expired_files import ExpiredFile
 
 _BLOCK_ENTRIES = 512  # read at once in a search: a page
 _PIECE_BYTES = 1024 * 1024  # read at once of a whole file

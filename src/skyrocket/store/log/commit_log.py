@@ -29,12 +29,12 @@ from skyrocket.protocol.message.record import PHYSICAL_OFFSET_AT, QUEUE_OFFSET_A
 from skyrocket.protocol.sysflag import BORN_HOST_V6
 from skyrocket.store.cold_reads import ColdReads
 from skyrocket.store.errors import StoreIOError, TooLargeError, UnreadableError, WritesStoppedError, store_error
-from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import File, Files, OpenFiles
 from skyrocket.store.log.damage import make_fillers
 from skyrocket.store.log.read_windows import AHEAD_BYTES, RUN_BYTES_MAX, ReadWindows
 from skyrocket.store.log.scan import BLANK, PLAIN, FoundRecord, RecordFraming
 from skyrocket.store.log.segments import Segments
+from skyrocket.store.retention.expired_files import ExpiredFile
 
 _PLACE = struct.Struct(">qq")  # queue offset and physical offset, which lie side by side in a record
 _STORE_TIME = struct.Struct(">q")

@@ -15,8 +15,8 @@ from functools import lru_cache
 from itertools import pairwise
 
 from skyrocket.store.errors import StoreFormatError, store_error
-from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import File, Files, OpenFiles
+from skyrocket.store.retention.expired_files import ExpiredFile
 
 OFFSET_MAX = 2**63 - 1  # offsets are int64 in every file and frame
 _NAME = re.compile(r"[0-9]{20}")

@@ -26,9 +26,9 @@ from typing import NamedTuple
 
 from skyrocket.store.cold_reads import ColdReads
 from skyrocket.store.errors import store_error
-from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import Files, OpenFiles
 from skyrocket.store.log.segments import Segments
+from skyrocket.store.retention.expired_files import ExpiredFile
 
 ENTRY = struct.Struct(">qiq")
 ENTRY_BYTES = ENTRY.size

@@ -14,10 +14,10 @@ from skyrocket.compiled import twin
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.store.cold_reads import ColdReads
 from skyrocket.store.errors import QueueNameError, StoreFormatError
-from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import Files, OpenFiles
 from skyrocket.store.message import UNQUEUED, AppendRequest, DispatchFields
 from skyrocket.store.queues.consume_queue import ENTRY, ConsumeQueue, QueueEntry
+from skyrocket.store.retention.expired_files import ExpiredFile
 
 _NAME_BYTES_MAX = 255  # of a directory name
 QUEUE_LATE_BYTES_MAX = 64 * 1024  # of one queue, in memory only: then a write costs little for each entry

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from skyrocket.protocol.crc import crc32
 from skyrocket.protocol.message.record import FIXED_BYTES_MIN
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
-from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import File, Files
 from skyrocket.store.index.index import Index
 from skyrocket.store.log.checksum_blocks import ENTRY
@@ -47,6 +46,7 @@ from skyrocket.store.queues.deleted_topics import DeletedTopics
 from skyrocket.store.recovery.checkpoint import Checkpoint
 from skyrocket.store.recovery.recovery_result import RecoveryResult, SetAsideRange
 from skyrocket.store.recovery.scanned_run import RECORDS_AT_ONCE, ScannedRun, join_runs, pack_run
+from skyrocket.store.retention.expired_files import ExpiredFile
 
 _SAFETY_MS = 3_000  # Apache starts this much before the timestamps of its checkpoint
 

@@ -30,9 +30,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from skyrocket.store.errors import UnreadableError, store_error
-from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import Files, OpenFiles, UnsyncedFiles
 from skyrocket.store.log.segments import Segments
+from skyrocket.store.retention.expired_files import ExpiredFile
 
 UNIT: Final = struct.Struct(">iqiqiqiiq")
 BLANK: Final = struct.Struct(">iqi")

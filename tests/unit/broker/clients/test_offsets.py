@@ -50,7 +50,7 @@ def test_new_group_gets_no_offset_if_it_asks_for_none_or_the_queue_is_unknown_or
     assert parts.ask(14, consumerGroup="billing", topic="nowhere", queueId=0).code == ResponseCode.QUERY_NOT_FOUND
     while parts.store.log.start == 0:
         parts.messages(5)
-        parts.store.expire_oldest()
+        parts.store.retention.expire_oldest()
     assert query(parts).code == ResponseCode.QUERY_NOT_FOUND
 
 

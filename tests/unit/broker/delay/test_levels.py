@@ -304,7 +304,7 @@ def test_progress_outside_of_the_queue_is_put_right_at_the_start():
 def test_messages_whose_records_are_gone_from_the_log_are_passed_over():
     delays = Delays()
     delays.send_all(1, (f"{i:04}" for i in range(800)))
-    gone_before = delays.store.expire_oldest()
+    gone_before = delays.store.retention.expire_oldest()
     assert gone_before > 0
     delays.pass_ms(1_000)
     delays.settle()
@@ -317,10 +317,10 @@ def test_what_the_disk_refuses_is_delivered_when_it_takes_it_again():
     delays = Delays()
     delays.send(1, "a")
     delays.now_ms += 1_000
-    delays.store._too_full = "The disk is 95 % full."
+    delays.store.retention.too_full = "The disk is 95 % full."
     with pytest.raises(StoreError):
         delays.check()
-    delays.store._too_full = None
+    delays.store.retention.too_full = None
     delays.check()
     assert delays.keys() == ["a"]
 

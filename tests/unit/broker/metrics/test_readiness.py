@@ -77,9 +77,9 @@ async def test_a_broker_that_stops_is_not_ready(tmp_path: Path):
 async def test_a_full_disk_and_a_failed_flush_are_reasons(tmp_path: Path):
     async with running(tmp_path, **ON) as served:
         store = served.broker.store
-        store._too_full = "The disk is 95 % full."
+        store.retention.too_full = "The disk is 95 % full."
         assert await readiness(served.broker) == (503, "The disk is 95 % full.\n")
-        store._too_full = None
+        store.retention.too_full = None
         assert (await readiness(served.broker))[0] == 200
         store.stop_writes("input/output error")
         assert await readiness(served.broker) == (503, "input/output error\n")

@@ -41,7 +41,9 @@ def test_copies_are_timed_from_the_append_until_they_have_it():
     assert (states(times)["replicate"].counts[-1], states(times)["replicate"].total) == (2, 2.5)
 
 
-class Log:
+class Written:
+    """The commit log, or the answers to sends."""
+
     on_written: Callable[[float], None] | None = None
 
     def write(self) -> None:
@@ -49,16 +51,19 @@ class Log:
             self.on_written(0.125)
 
 
-def test_one_append_is_observed_for_each_turn_that_is():
-    times, log = StageTimes(), Log()
-    times.watch_log(log)
+def test_one_append_and_its_answers_are_observed_for_each_turn_that_is():
+    times, log, answers = StageTimes(), Written(), Written()
+    times.watch_appends(log, answers)
     for _ in range(5):
         log.write()
-    assert states(times)["append"].counts[-1] == 1
-    times.record_turn(0.5, 0.25)
+        answers.write()
+    assert states(times)["append"].counts[-1] == states(times)["answer"].counts[-1] == 1
+    times.record_turn(0.5, None)
     for _ in range(5):
         log.write()
+        answers.write()
     assert (states(times)["append"].counts[-1], states(times)["append"].total) == (2, 0.25)
+    assert (states(times)["answer"].counts[-1], states(times)["answer"].total) == (2, 0.25)
 
 
 def test_each_observation_is_in_its_stage():

@@ -23,6 +23,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from skyrocket.protocol.system_names import OP_TOPIC
+from skyrocket.store.errors import StoreIOError
 from skyrocket.store.ledger.entry import HEADER_BYTES, unpack_header
 from skyrocket.store.ledger.ledger_store import LedgerStore
 from tests.support.running_broker import send_header
@@ -84,6 +85,45 @@ async def test_fast_sends_of_a_read_event_are_one_append(given: dict[str, Any], 
     headers = [answer.header(SendMessageResponseHeader) for answer in answers(parts)]
     assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(n, 0) for n in range(20)]
     assert [(header.queue_id, header.queue_offset) for header in headers] == [(n % 2, n // 2) for n in range(20)]
+
+
+async def test_the_answer_is_written_before_queues_and_index_get_their_entries(monkeypatch: pytest.MonkeyPatch):
+    parts = SendParts(fast=True)
+    put, written = parts.store.queues.put, list[int]()
+
+    def notice(counted: Any) -> Any:
+        written.append(len(answers(parts)))
+        return put(counted)
+
+    monkeypatch.setattr(parts.store.queues, "put", notice)
+    await parts.read(a_frame(0) + a_frame(1))
+    assert written == [2]
+    not_a_send = encode_command(Command(RequestCode.GET_BROKER_RUNTIME_INFO, opaque=3))
+    await parts.read(a_frame(2) + not_a_send)
+    assert written == [2, 2], "answers of one turn leave together"
+    assert [answer.opaque for answer in answers(parts)][:3] == [0, 1, 2]
+
+
+async def test_a_message_that_the_disk_refuses_once_is_stored_once_and_answered_once():
+    parts = SendParts(fast=True)
+    parts.disk.fail("write", 1, 28)
+    await parts.read(a_frame(0))  # the general path tries again
+    assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(0, 0)]
+    assert len(bodies(parts.store)) == 1
+
+
+async def test_queue_entries_that_cannot_be_made_neither_repeat_a_message_nor_its_answer(monkeypatch: pytest.MonkeyPatch):
+    parts = SendParts(fast=True)
+
+    def refuse(_: Any) -> Any:
+        raise StoreIOError("the disk of the queues fails")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(parts.store.queues, "put", refuse)
+        await parts.read(a_frame(0) + a_frame(1))
+    await parts.read(a_frame(2))
+    assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(n, 0) for n in range(3)]
+    assert [record.queue_offset for record in read_queue(parts.store)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("serialization", list(Serialization))

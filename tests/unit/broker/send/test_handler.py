@@ -182,7 +182,7 @@ async def test_no_send_is_acknowledged_before_the_flush_however_many_wait(tmp_pa
 
 async def test_a_full_store_is_answered_with_service_not_available(tmp_path: Path):
     async with running(tmp_path) as served:
-        served.broker.store._too_full = "The disk is 99 % full."
+        served.broker.store.retention.too_full = "The disk is 99 % full."
         refused = await served.send("orders", b"x")
         assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert "99 % full" in (refused.remark or "")

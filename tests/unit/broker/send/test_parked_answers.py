@@ -25,6 +25,8 @@ class Writes:
     def send(self, data: bytes) -> None:
         self.sent.append(data)
 
+    send_now = send
+
     @property
     def connection(self) -> Connection:
         return cast("Connection", self)
@@ -73,6 +75,15 @@ def test_answers_are_bounded_by_their_bytes_too():
     assert (parked.has_room, parked.size_bytes) == (True, 4)
     parked.expire(10_000, 5_000)
     assert (len(parked), parked.size_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_confirmed_answer_leaves_at_once_if_the_connection_gets_no_other_in_this_turn(*, is_last: bool):
+    connection, horizon = Writes(), Horizon(100)
+    now: list[bytes] = []
+    connection.send_now = now.append  # type: ignore[method-assign]
+    ConfirmedAnswers(horizon, lambda: 0).send(100, connection.connection, b"answer", is_last=is_last)
+    assert (now, connection.sent) == (([b"answer"], []) if is_last else ([], [b"answer"]))
 
 
 def test_an_answer_that_finds_no_place_to_wait_is_no_success():

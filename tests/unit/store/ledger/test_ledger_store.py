@@ -132,9 +132,9 @@ def test_a_message_that_apaches_nodes_would_refuse_is_refused(tmp_path: Path):
 def test_segments_that_are_not_confirmed_do_not_expire(store: LedgerStore):
     store.append(some_messages(60), START_MS)
     store.flush()
-    assert store.expire_oldest() == 0
+    assert store.retention.expire_oldest() == 0
     store.commit(store.end_index)
-    assert store.expire_oldest() == 8192
+    assert store.retention.expire_oldest() == 8192
 
 
 # --- a follower
@@ -192,8 +192,8 @@ def test_entries_that_do_not_belong_here_are_refused_and_nothing_is_stored(store
 
 def test_an_empty_follower_begins_where_the_leaders_log_begins(store: LedgerStore, tmp_path: Path):
     append_committed(store, some_messages(120))
-    store.expire_oldest()
-    store.expire_oldest()
+    store.retention.expire_oldest()
+    store.retention.expire_oldest()
     first = store.begin_index
     assert first > 0
     follower = a_ledger(tmp_path / "follower")
@@ -308,7 +308,7 @@ def test_retention_keeps_the_index_in_line_with_the_data(store: LedgerStore):
     files = LedgerFiles(Path(store.paths.root))
     before = len(files.index)
     for _ in range(6):
-        store.expire_oldest()
+        store.retention.expire_oldest()
     first = header_of(bytes(files.data[0].read_bytes()[:HEADER_BYTES]))
     assert store.begin_index == first.index
     assert len(files.index) < before

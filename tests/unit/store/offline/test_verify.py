@@ -78,7 +78,7 @@ def test_a_sound_store_has_no_finding(untouched: Path):
 
 def test_a_store_whose_first_segment_expired_has_no_finding(tmp_path: Path):
     store = write_store(tmp_path, map(sample_record, range(COUNT)), close=False)
-    store.expire_oldest()
+    store.retention.expire_oldest()
     store.close()
     assert list(verify(tmp_path)) == []
 

@@ -161,7 +161,7 @@ def test_a_power_cut_at_any_change_leaves_the_topic_as_it_was_or_deleted():
             acknowledged = True
             store.append(numbered(1, "orders", first=900), START_MS)
             store.checkpoint()
-            store.remove_expired_files()
+            store.expired_files.remove_all()
         except PowerCut:
             pass
         finished = not disk.is_off
@@ -219,12 +219,12 @@ def test_the_files_go_after_a_checkpoint_and_the_memory_when_the_log_starts_behi
     store.delete_topic("orders")()
     (position,) = disk.names(DELETED)
     assert disk.names(f"{DELETED}/{position}") == ["queues", "topics"]
-    store.remove_expired_files()
+    store.expired_files.remove_all()
     assert disk.names(f"{DELETED}/{position}") == ["queues", "topics"], "the checkpoint on disk still counts them"
     store.checkpoint()
-    store.remove_expired_files()
+    store.expired_files.remove_all()
     assert disk.names(f"{DELETED}/{position}") == ["topics"]
     store.append(numbered(200, "others", first=100, body_bytes=200), START_MS)
     while store.log.start < int(position):
-        store.expire_oldest()
+        store.retention.expire_oldest()
     assert disk.names(DELETED) == []

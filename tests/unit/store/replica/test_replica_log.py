@@ -49,7 +49,7 @@ def test_a_slave_whose_master_has_deleted_files_starts_at_its_first_one():
     master, slave = an_open_store(SimulatedDisk()), an_open_store(SimulatedDisk())
     fill(master, appends=60)
     master.flush()
-    master.expire_oldest()
+    master.retention.expire_oldest()
     assert master.log.start == SMALL.segment_bytes
     copy_log(master, slave, Random(1))
     assert slave.log.start == master.log.start
@@ -131,7 +131,7 @@ def test_a_log_that_is_cut_off_whole_starts_again_where_the_master_does():
     fill(slave, 1, appends=40)
     fill(master, 2, appends=60)
     master.flush()
-    master.expire_oldest()
+    master.retention.expire_oldest()
     cut_log(slave, slave.log.start)
     assert (slave.log.start, slave.log.end, slave.log.segments.starts) == (0, 0, [])
     assert [queue.max_offset for _, queue in slave.queues] == []

@@ -18,7 +18,7 @@ from skyrocket.store.files import Disk
 from skyrocket.store.log.damage import make_fillers
 from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.retention import SEGMENTS_AT_ONCE, plan_retention
+from skyrocket.store.retention.retention_plan import SEGMENTS_AT_ONCE, plan_retention
 from tests.support.simulated_disk import SimulatedDisk
 
 CONFIG = StoreConfig(reserved_hours=72, delete_at_hour=4, segment_bytes=4096, queue_entries_per_file=10)
@@ -89,7 +89,7 @@ def store(tmp_path):
 
 
 def test_log_queues_and_index_lose_the_same_messages(store: MessageStore, tmp_path):
-    assert store.retain(EXPIRED_MS, hour=4).remove > 0
+    assert store.retention.run(EXPIRED_MS, hour=4).remove > 0
     queue = store.queues.get("orders", 0)
     assert queue is not None
     first = store.reading.messages("orders", 0, 0, 1)
@@ -108,7 +108,7 @@ def test_messages_expire_before_their_queue_entries_are_written(tmp_path):
     for number in range(40):
         store.append([message(number)], now_ms=number * HOUR_MS)
     store.flush()
-    assert store.retain(EXPIRED_MS, hour=4).remove > 0
+    assert store.retention.run(EXPIRED_MS, hour=4).remove > 0
     queue = store.queues.get("orders", 0)
     assert queue is not None
     first, second = queue.min_offset, store.reading.messages("orders", 0, 0, 1)
@@ -139,17 +139,17 @@ def heads(store: MessageStore) -> list[tuple[int, int]]:
 
 
 def test_a_damaged_record_at_the_start_of_each_segment_does_not_stop_retention(store: MessageStore):
-    undamaged = store.begin_retention(EXPIRED_MS, 4)
+    undamaged = store.retention.begin(EXPIRED_MS, 4)
     undamaged.run()
     for offset, _ in heads(store):
         overwrite(store, offset + 100, b"damaged")
-    assert store.retain(EXPIRED_MS, hour=4).remove == undamaged.plan.remove > 0
+    assert store.retention.run(EXPIRED_MS, hour=4).remove == undamaged.plan.remove > 0
 
 
 def test_a_filler_at_the_start_of_a_segment_does_not_stop_retention(store: MessageStore):
     for offset, size in heads(store):
         overwrite(store, offset, make_fillers(offset, size, 0))
-    assert store.retain(EXPIRED_MS, hour=4).remove > 0
+    assert store.retention.run(EXPIRED_MS, hour=4).remove > 0
     assert store.log.start < 24 * 400, "the time of a filler does not count: it may be 0"
 
 
@@ -162,7 +162,7 @@ def test_a_message_of_a_stranger_that_resembles_a_filler_does_not_stop_retention
         store.append([append_request_of(sent)], now_ms=number * HOUR_MS)
     store.flush()
     assert store.reading.record_at(store.log.segments.starts[1]) is not None
-    assert store.retain(EXPIRED_MS, hour=4).remove > 0
+    assert store.retention.run(EXPIRED_MS, hour=4).remove > 0
     store.close()
 
 
@@ -170,17 +170,17 @@ def test_where_no_message_can_be_read_the_time_of_the_file_counts(store: Message
     starts = store.log.segments.starts
     overwrite(store, starts[1], bytes(4096))
     os.utime(store.log.segments.path(0), ns=(0, 1_000 * HOUR_MS * 1_000_000))
-    assert store.retain(1_000 * HOUR_MS + 71 * HOUR_MS, hour=4).remove == 0
-    assert store.retain(1_000 * HOUR_MS + 72 * HOUR_MS, hour=4).remove > 0
+    assert store.retention.run(1_000 * HOUR_MS + 71 * HOUR_MS, hour=4).remove == 0
+    assert store.retention.run(1_000 * HOUR_MS + 72 * HOUR_MS, hour=4).remove > 0
 
 
 @pytest.mark.parametrize("stored_ms", [0, 2**62])
 def test_one_wrong_store_time_neither_deletes_a_segment_early_nor_keeps_it(store: MessageStore, stored_ms: int):
-    undamaged = store.begin_retention(EXPIRED_MS, 4)
+    undamaged = store.retention.begin(EXPIRED_MS, 4)
     undamaged.run()
     for offset, _ in heads(store):
         overwrite(store, offset + 56, struct.pack(">q", stored_ms))
-    damaged = store.begin_retention(EXPIRED_MS + 10 * HOUR_MS, 4)  # the next messages are up to ten hours younger
+    damaged = store.retention.begin(EXPIRED_MS + 10 * HOUR_MS, 4)  # the next messages are up to ten hours younger
     damaged.run()
     assert undamaged.plan.remove <= damaged.plan.remove <= undamaged.plan.remove + 1
 
@@ -194,10 +194,10 @@ def test_each_segment_is_examined_once_and_ten_at_most():
     store.flush()
     assert len(store.log.segments.starts) > 20
     before = disk.counts["open"]
-    store.retain(0, hour=4)
+    store.retention.run(0, hour=4)
     assert disk.counts["open"] - before <= SEGMENTS_AT_ONCE
     before = disk.counts["open"]
-    store.retain(0, hour=4)
+    store.retention.run(0, hour=4)
     assert disk.counts["open"] == before
     store.close()
 
@@ -212,10 +212,10 @@ def test_what_cannot_be_deleted_is_deleted_later_and_leaves_no_gap():
     disk.used = 95.0
     disk.fail("remove", 3)
     with pytest.raises(StoreIOError, match="removing the expired file"):
-        store.retain(0, hour=12)
+        store.retention.run(0, hour=12)
     starts = [int(name) for name in disk.names("store/commitlog")]
     assert [b - a for a, b in pairwise(starts)] == [4096] * (len(starts) - 1)
-    store.remove_expired_files()
+    store.expired_files.remove_all()
     assert int(disk.names("store/commitlog")[0]) == store.log.start
     store.close()
 
@@ -223,19 +223,19 @@ def test_what_cannot_be_deleted_is_deleted_later_and_leaves_no_gap():
 def test_segment_being_written_is_never_deleted(store: MessageStore):
     store._files.used = 95.0
     for _ in range(20):
-        store.retain(0, hour=12)
+        store.retention.run(0, hour=12)
     assert len(store.log.segments.starts) == 1
     assert store.reading.messages("orders", 0, 39, 1).records
 
 
 def test_writes_are_refused_while_the_disk_is_too_full_and_resume_when_it_is_not(store: MessageStore):
     store._files.used = 91.0
-    store.retain(0, hour=12)
+    store.retention.run(0, hour=12)
     with pytest.raises(DiskFullError, match="91 % full"):
         store.append([message(99)], now_ms=0)
     assert store.reading.messages("orders", 0, 39, 1).records
     store._files.used = 50.0
-    store.retain(0, hour=12)
+    store.retention.run(0, hour=12)
     assert store.append([message(99)], now_ms=0)[0].queue_offset == 40
 
 
@@ -243,14 +243,14 @@ def test_view_of_a_deleted_segment_stays_valid(store: MessageStore):
     held = store.reading.messages("orders", 0, 0, 5).records
     before = [bytes(view) for view in held]
     store._files.used = 95.0
-    store.retain(0, hour=12)
+    store.retention.run(0, hour=12)
     assert store.log.start > 0
     assert [bytes(view) for view in held] == before
 
 
 def test_deleted_messages_stay_deleted_after_reopening(store: MessageStore, tmp_path):
     store._files.used = 95.0
-    store.retain(0, hour=12)
+    store.retention.run(0, hour=12)
     queue = store.queues.get("orders", 0)
     assert queue is not None
     least = queue.min_offset

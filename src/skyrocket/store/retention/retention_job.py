@@ -1,9 +1,9 @@
 """One round of retention, in a thread: measure the disk and the oldest segments, decide, and find what the queues lose.
 
-    store's thread    begin_retention
+    store's thread    Retention.begin
     any thread        RetentionJob.run: used space, ages of up to ten segments, the plan, new minimums of the queues
-    store's thread    finish_retention: raise the minimums, then take the segments out of the tables
-    any thread        remove_expired_files: unlink
+    store's thread    Retention.finish: raise the minimums, then take the segments out of the tables
+    any thread        ExpiredFiles.remove_all: unlink
 
 The queues lose their entries before the log loses the messages: a reader never finds an entry without its message.
 """
@@ -18,7 +18,7 @@ from skyrocket.store.files import Files
 from skyrocket.store.log.segment_ages import SegmentAges
 from skyrocket.store.queues.consume_queue import ConsumeQueue
 from skyrocket.store.queues.queue_minimums import find_minimums
-from skyrocket.store.retention import RetentionPlan, plan_retention
+from skyrocket.store.retention.retention_plan import RetentionPlan, plan_retention
 
 
 class RetentionJob:
