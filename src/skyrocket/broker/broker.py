@@ -457,10 +457,11 @@ class Broker:
         self._wake_pulls()
 
     def _wake_pulls(self) -> None:
-        for topic, queue_id in self.store.take_grown():
-            self.pull.on_queue_growth(topic, queue_id)
-            if topic in self._on_queue_growth:
-                self._on_queue_growth[topic](queue_id)
+        grown, on_growth = self.store.take_grown(), self._on_queue_growth
+        self.pull.on_queue_growth(grown)
+        for topic, queue_id in grown:
+            if topic in on_growth:
+                on_growth[topic](queue_id)
 
     def _check_node(self, now_ms: int) -> None:
         if self.node is not None:

@@ -22,8 +22,8 @@ from skyrocket.store.errors import (
     WritesStoppedError,
 )
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.queues.consume_queue import ConsumeQueue, QueueEntry
-from skyrocket.store.queues.consume_queues import QueueKey
+from skyrocket.store.queues.consume_queue import QueueEntry
+from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import (
     FOREVER_MS,
@@ -233,17 +233,17 @@ def test_a_failed_flush_stops_writes_and_not_reads():
 def test_queue_that_cannot_begin_blocks_appends_and_loses_nothing(monkeypatch: pytest.MonkeyPatch):
     """A queue whose first messages are gone writes its beginning at once, and may fail while messages are dispatched."""
     store = an_open_store(SimulatedDisk())
-    append = ConsumeQueue.append
+    append = ConsumeQueues._append
 
-    def fail(_queue: ConsumeQueue, _offset: int, _entries: bytes) -> None:
+    def fail(_queues: ConsumeQueues, _key: tuple[str, int], _offset: int, _entries: bytes) -> None:
         raise DiskFullError("The disk is full.")
 
-    monkeypatch.setattr(ConsumeQueue, "append", fail)
+    monkeypatch.setattr(ConsumeQueues, "_append", fail)
     store.append([a_message(body=b"stored")], START_MS)
     assert bodies(store) == []
     with pytest.raises(DiskFullError):
         store.append([a_message(body=b"refused")], START_MS)
-    monkeypatch.setattr(ConsumeQueue, "append", append)
+    monkeypatch.setattr(ConsumeQueues, "_append", append)
     store.append([a_message(body=b"next")], START_MS)
     assert bodies(store) == [b"stored", b"next"]
 

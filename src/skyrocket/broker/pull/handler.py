@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -183,12 +183,13 @@ class PullHandler:
 
     # --- waiting pulls
 
-    def on_queue_growth(self, topic: str, queue_id: int) -> None:
-        """Answer the pulls that wait for the new messages of a queue."""
-        queue = self._store.queues.get(topic, queue_id)
-        ready = None if queue is None else self._waiting.take_ready(topic, queue_id, queue.max_offset)
-        if ready:
-            self._finish_ready(ready)
+    def on_queue_growth(self, grown: Sequence[tuple[str, int]]) -> None:
+        """Answer the pulls that wait for new messages of these queues."""
+        for topic, queue_id in self._waiting.of_queues(grown):
+            queue = self._store.queues.get(topic, queue_id)
+            ready = None if queue is None else self._waiting.take_ready(topic, queue_id, queue.max_offset)
+            if ready:
+                self._finish_ready(ready)
 
     def check_time(self, now_ms: int) -> None:
         """Answer the pulls whose time is up, and check the others every RECHECK_MS, a slice of them at each call."""

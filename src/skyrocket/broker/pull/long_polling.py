@@ -1,6 +1,7 @@
 """Where pulls wait for messages: the table behind long polling.
 
     park(pull)                    a pull found nothing: keep it
+    of_queues(grown)              the queues of these for which pulls wait
     take_ready(queue, end)        a queue has messages up to `end`: take the pulls that may find one
     take_expired(now_ms, most)    take pulls that have waited long enough
     waiting_pulls()               every pull; all are checked every few seconds, in case a wake-up was lost
@@ -14,7 +15,7 @@ there is no message for it.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -64,6 +65,11 @@ class LongPollingTable(Generic[Request]):
             self._by_deadline = [entry for entry in self._by_deadline if self._contains(entry[2])]
             heapq.heapify(self._by_deadline)
         return True
+
+    def of_queues(self, queues: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Return those of the queues for which pulls wait. A turn may bring messages for thousands that nobody waits for."""
+        waiting = self._by_queue
+        return [queue for queue in queues if queue in waiting] if waiting else []
 
     def take_ready(self, topic: str, queue_id: int, end: int) -> list[WaitingPull[Request]]:
         """Take the pulls of a queue that have not read up to `end`. Called once a queue and turn, not once a message."""

@@ -16,7 +16,7 @@ from skyrocket.store.cold_reads import ColdReads
 from skyrocket.store.errors import QueueNameError, StoreFormatError
 from skyrocket.store.files import Files, OpenFiles
 from skyrocket.store.message import UNQUEUED, AppendRequest, DispatchFields
-from skyrocket.store.queues.consume_queue import ENTRY, ConsumeQueue, QueueEntry
+from skyrocket.store.queues.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue, QueueEntry
 from skyrocket.store.retention.expired_files import ExpiredFile
 
 _NAME_BYTES_MAX = 255  # of a directory name
@@ -173,11 +173,22 @@ class ConsumeQueues:
 
     def put(self, dispatches: Sequence[DispatchFields]) -> dict[tuple[str, int], None]:
         """Append the entries of confirmed messages. Return the queues that grew."""
-        grown: dict[tuple[str, int], None] = {}  # an ordered set
-        for key, queue_offset, packed in pack_queue_entries(dispatches):
-            self._append(key, queue_offset, packed)
-            grown[key] = None
-        return grown
+        queues, next_offsets, late = self._queues, self._next, self._late
+        runs = pack_queue_entries(dispatches)
+        for key, queue_offset, packed in runs:  # with thousands of queues, a run of each message
+            queue, end = queues.get(key), queue_offset + len(packed) // ENTRY_BYTES
+            if queue is None or queue.max_offset != queue_offset or next_offsets.get(key, 0) < end:
+                self._append(key, queue_offset, packed)
+                continue
+            # The entries follow the last one of their queue: what `_append` does then, without a call.
+            if not queue.late:
+                late[queue] = None
+            queue.late += packed
+            queue.max_offset = end
+            self.late_bytes += len(packed)
+            if len(queue.late) >= QUEUE_LATE_BYTES_MAX:
+                self.crowded[queue] = None
+        return dict.fromkeys([key for key, _, _ in runs])
 
     def _append(self, key: tuple[str, int], queue_offset: int, packed: bytes) -> None:
         queue = self._queues.get(key)

@@ -192,7 +192,7 @@ def test_answer_that_waited_is_that_of_the_general_path():
             parts.connection.data_received(a_pull(number, end, **given) + a_pull(number + 10, end, code=361, **given))
             assert parts.general.waiting == 2
             parts.store.append([a_message("orders", 1, b"hello %d" % number)], parts.now_ms)
-            parts.general.on_queue_growth("orders", 1)
+            parts.general.on_queue_growth([("orders", 1)])
             assert parts.general.waiting == 0
         states.append(sorted(parts.state()["answers"]))
     assert states[0] == states[1]

@@ -188,7 +188,7 @@ async def test_waiting_pulls_are_rechecked_after_a_lost_wake_up(tmp_path: Path):
         await five(served)
         waiting = asyncio.ensure_future(served.pull("orders", 5, hold_ms=60_000))
         await asyncio.sleep(0.05)
-        served.broker.pull.on_queue_growth = lambda topic, queue_id: None  # the wake-up is lost
+        served.broker.pull.on_queue_growth = lambda grown: None  # the wake-up is lost
         await served.send("orders", b"5")
         await asyncio.sleep(0.05)
         assert not waiting.done()

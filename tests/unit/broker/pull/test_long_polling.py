@@ -26,6 +26,13 @@ def test_another_queue_wakes_no_pull():
     assert waiting.take_ready("orders", 1, 99) == waiting.take_ready("other", 0, 99) == []
 
 
+def test_only_queues_for_which_pulls_wait_are_looked_at():
+    waiting, pull = parked()
+    assert waiting.of_queues([("other", 0), ("orders", 0), ("orders", 1)]) == [("orders", 0)]
+    assert waiting.take(pull)
+    assert waiting.of_queues([("orders", 0)]) == []
+
+
 def test_messages_that_a_pull_has_read_do_not_wake_it():
     waiting, _ = parked(scanned_to=11)
     assert waiting.take_ready("orders", 0, 11) == []
