@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settings": {"durable_file", "protocol", "auth", "net"},
     "metrics": {"compiled", "protocol", "net"},
     "nameserver": {"durable_file", "supervised_task", "clock", "protocol", "auth", "net", "settings", "metrics"},
+    "proxy": {"supervised_task", "clock", "protocol", "net", "settings"},
     "broker": {
         "durable_file",
         "supervised_task",
@@ -63,6 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "net",
         "settings",
         "nameserver",
+        "proxy",
         "broker",
         "client",
         "spark",
@@ -93,6 +95,7 @@ SHORT_FOR_A_REASON = {
     "bounds, kept together in one place": {
         "client/limits.py",
         "nameserver/limits.py",
+        "proxy/limits.py",
         "broker/pull/sql/limits.py",
     },
     "typed errors, kept together in one place": {
@@ -119,6 +122,7 @@ SHORT_FOR_A_REASON = {
     "a single decision that several modules share": {
         "broker/dledger/marker.py",
         "broker/names.py",
+        "client/session/proxy_failures.py",
         "compiled/source_digest.py",
         "nameserver/config_requests.py",
         "pipelines/current_user.py",

@@ -19,6 +19,9 @@ COMMANDS: Final = {
     "broker": LazyCommand(
         "skyrocket.cli.broker:broker", "Run a broker. It stores messages and registers its topics with the nameservers."
     ),
+    "proxy": LazyCommand(
+        "skyrocket.cli.proxy:proxy", "Run a proxy: one address in front of a cluster whose brokers clients cannot reach."
+    ),
     "topic": LazyCommand("skyrocket.cli.admin.topic:app", "Create, change, list, show and delete topics."),
     "group": LazyCommand("skyrocket.cli.admin.group:app", "Create, change, list, show and delete consumer groups."),
     "send": LazyCommand("skyrocket.cli.messages.send:app", "Send one message or many, and print the receipt of each."),
@@ -94,6 +97,7 @@ def overview() -> str:
             "Servers",
             "  skyrocket run                        a nameserver, a broker and a web console, for any RocketMQ client",
             "  skyrocket namesrv, skyrocket broker  one of them alone",
+            "  skyrocket proxy -n host:port         one address in front of a cluster, ours or Apache's",
             "",
             "Clusters, ours or Apache's (-n host:port, or NAMESRV_ADDR)",
             "  skyrocket topic create orders --queues 8",

@@ -9,6 +9,7 @@ import msgspec
 
 from skyrocket.client.errors import BrokerError
 from skyrocket.client.queues import Queue
+from skyrocket.client.session.proxy_failures import check_proxy
 from skyrocket.client.session.send_responses import SendResponse
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.message.properties import MESSAGE_REGION, TRACE_ON
@@ -57,6 +58,7 @@ def build_receipt(
 ) -> Receipt:
     """Build the receipt from a broker's response. Raise BrokerError when the broker refused the message.
 
+    A proxy that could not ask the broker, or lost its answer, raises ConnectError or ConnectionLostError, as if the client had.
     With `reads_region`, the receipt of a command has the broker's region and trace switch, too.
     """
     if type(response) is SendResponse:
@@ -67,6 +69,7 @@ def build_receipt(
     assert isinstance(response, Command)
     status = _STATUS_OF_CODE.get(response.code)
     if status is None:
+        check_proxy(response, address)
         raise BrokerError(response.code, response.remark or "", address)
     fields = response.fields
     try:

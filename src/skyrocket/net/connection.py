@@ -32,7 +32,7 @@ FULL_READ_BYTES = 200_000  # uvloop reads up to 256,000 bytes and asyncio 262,14
 COLLECTED_BYTES_MAX = 128 * 1024  # above it, write before the read event ends, while the bytes are in the processor's cache
 
 # Why nothing is read from a connection at present. It is read again when no reason is left.
-_UNREAD_RESPONSES, _OVER_QUOTA, _TURN_IS_OVER = 1, 2, 4
+_UNREAD_RESPONSES, _OVER_QUOTA, _TURN_IS_OVER, BY_OWNER = 1, 2, 4, 8
 
 
 class ConnectionOwner(Protocol):
@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
         uvloop would read up to 32 times before it looks at another connection.
         """
         if not self._pauses & _TURN_IS_OVER:
-            self._pause(_TURN_IS_OVER)
+            self.pause(_TURN_IS_OVER)
             asyncio.get_running_loop().call_soon(self._begin_turn)
 
     def _begin_turn(self) -> None:
@@ -219,16 +219,16 @@ class Connection(asyncio.Protocol):
         if debt_ms <= DEBT_SERVED_MS_MAX:  # above it, the server refused the requests: that costs nothing but the wait
             debt_ms = self.address.quota.charge(rates, frames, size_bytes, self.last_read_ms)
         if debt_ms and not self._pauses & _OVER_QUOTA:
-            self._pause(_OVER_QUOTA)
+            self.pause(_OVER_QUOTA)
             wait_ms = min(debt_ms, DEBT_SERVED_MS_MAX)
-            asyncio.get_running_loop().call_later(wait_ms / 1000, self._resume, _OVER_QUOTA)
+            asyncio.get_running_loop().call_later(wait_ms / 1000, self.resume, _OVER_QUOTA)
 
-    def _pause(self, reason: int) -> None:
+    def pause(self, reason: int) -> None:
         if not self._pauses and self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
         self._pauses |= reason
 
-    def _resume(self, reason: int) -> None:
+    def resume(self, reason: int) -> None:
         self._pauses &= ~reason
         if not self._pauses and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
@@ -282,7 +282,7 @@ class Connection(asyncio.Protocol):
             self._hand_over([])
             self.flush()
         if not self.deferred or self._owner.reads_always:
-            self._resume(0)
+            self.resume(0)
 
     def eof_received(self) -> bool:
         self._owner.end_turn(self)
@@ -304,7 +304,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Stop reading requests from a peer that does not read its responses."""
         if not self._owner.reads_always:
-            self._pause(_UNREAD_RESPONSES)
+            self.pause(_UNREAD_RESPONSES)
 
     def resume_writing(self) -> None:
         self._pauses &= ~_UNREAD_RESPONSES

@@ -1,4 +1,4 @@
-"""Outgoing connections: one to each address, shared by all callers."""
+"""Outgoing connections: one to each address, shared by all callers, and those that one caller opens for itself."""
 
 from __future__ import annotations
 
@@ -45,9 +45,11 @@ class Dialer:
         self.now_ms = now_ms
         self.sign: Callable[[Command], None] | None = None  # adds credentials to what `request` sends
         self.on_opened: list[Callable[[str, Connection], None]] = []  # called with the address before the connection is used
+        self.on_closed: list[Callable[[Connection, str], None]] = []  # called with the reason
         self._client_tls = tls
         self._connections: dict[str, Connection] = {}
         self._connecting: dict[str, asyncio.Task[Connection]] = {}
+        self._unshared: set[Connection] = set()
         self._scan_task: SupervisedTask | None = None
         self._closed = False
 
@@ -73,6 +75,13 @@ class Dialer:
             task.add_done_callback(lambda done: self._finish_connecting(address, done))
         return await asyncio.shield(task)  # a caller that is cancelled does not cancel the connection for the others
 
+    async def open(self, address: str) -> Connection:
+        """Open a connection to `host:port` that nobody else uses. Its caller closes it, or `close` does."""
+        connection = await self._open(address)
+        if connection.is_open:
+            self._unshared.add(connection)
+        return connection
+
     async def request(self, address: str, command: Command, timeout_ms: int | None = None) -> Command:
         if self.sign is not None:
             self.sign(command)
@@ -91,17 +100,27 @@ class Dialer:
         for task in unfinished:
             task.cancel()
         await asyncio.gather(*unfinished, return_exceptions=True)
-        for connection in list(self._connections.values()):
+        for connection in self._all():
             connection.close("we are closing")
         for turn in range(_CLOSING_TURNS):  # time for TLS to shut down and for buffered bytes to leave
-            if not self._connections:
+            if not self._all():
                 return
             await asyncio.sleep(turn / 1000)
-        for connection in list(self._connections.values()):
+        for connection in self._all():
             connection.abort("we are closing")
         await asyncio.sleep(0)
 
+    def _all(self) -> list[Connection]:
+        return [*self._connections.values(), *self._unshared]
+
     async def _connect(self, address: str) -> Connection:
+        connection = await self._open(address)
+        self._connections[address] = connection
+        for callback in self.on_opened:
+            callback(address, connection)
+        return connection
+
+    async def _open(self, address: str) -> Connection:
         if self._closed:
             raise ConnectError("The dialer is closed.")
         host, separator, port = address.rpartition(":")
@@ -119,9 +138,6 @@ class Dialer:
                 )
         except (OSError, TimeoutError) as error:
             raise ConnectError(f"{address} cannot be reached: {_reason(error, self._client_tls is not None)}.") from error
-        self._connections[address] = connection
-        for callback in self.on_opened:
-            callback(address, connection)
         if self._scan_task is None:
             self._scan_task = SupervisedTask("time-outs of connections", self._scan)
         return connection
@@ -137,9 +153,12 @@ class Dialer:
 
     def forget(self, connection: Connection, reason: str) -> None:
         log.debug("The connection to %s ended: %s.", connection.peer_text, reason)
+        self._unshared.discard(connection)
         for address, known in list(self._connections.items()):
             if known is connection:
                 del self._connections[address]
+        for callback in self.on_closed:
+            callback(connection, reason)
 
     def handle_arrived(self, connection: Connection, size_bytes: int) -> None:  # noqa: ARG002
         """Handle the frames at once: a client has few connections."""
@@ -174,7 +193,7 @@ class Dialer:
             await asyncio.sleep(self.limits.scan_ms / 1000)
             now_ms = self.now_ms()
             renew(self._client_tls, now_ms)
-            for connection in list(self._connections.values()):
+            for connection in self._all():
                 connection.check_time(now_ms)
 
 

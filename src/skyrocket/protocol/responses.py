@@ -89,6 +89,13 @@ class ResponseCode(IntEnum):
     RPC_UNKNOWN = -1000
 
 
+PROXY_FAILURE: Final = "proxyFailure"
+"""A field of a response that our proxy gives in the place of a broker. Apache's clients pass over it."""
+NOT_SENT: Final = "notSent"
+"""Its value when the broker did not get the request."""
+CONNECTION_LOST: Final = "connectionLost"
+"""Its value when the broker got the request and did not answer it: whether it carried it out is unknown."""
+
 V4_NAMES: Final[Mapping[int, str]] = MappingProxyType(
     {
         ResponseCode.POLLING_FULL: "UPDATE_AND_CREATE_ACL_CONFIG_FAILED",

@@ -12,7 +12,7 @@ from typer.main import get_command
 from skyrocket.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[3]
-SERVERS = {"run", "namesrv", "broker"}  # they run until they are stopped
+SERVERS = {"run", "namesrv", "broker", "proxy"}  # they run until they are stopped
 SCRIPTS = {"completion"}  # it prints a script
 DESTROYS = {
     *("topic delete", "group delete", "offset reset", "offset skip", "dlq resend", "config set", "store repair"),

@@ -38,6 +38,7 @@ from skyrocket.client.session.in_flight_limit import InFlightLimit
 from skyrocket.client.session.members import SessionMember, SessionMembers
 from skyrocket.client.session.nameservers import NameserverRotation, fetch_nameservers
 from skyrocket.client.session.pending_replies import PendingReplies
+from skyrocket.client.session.proxy_failures import check_proxy
 from skyrocket.client.session.reconnects import ReconnectBackoff
 from skyrocket.client.session.routes import Route, RouteCache, limit_queues
 from skyrocket.clock import monotonic_ms
@@ -292,15 +293,17 @@ class Session:
 
     async def request(self, address: str, command: Command, *, timeout_ms: int | None = None) -> Command:
         """Send a request and return the response, whatever its code. Raise UnreachableError, DisconnectedError or TimedOutError
-        when no response comes."""
+        when no response comes, also when it is a proxy that gets none."""
         deadline_ms = self.now_ms() + (self.limits.request_ms if timeout_ms is None else timeout_ms)
         connection = await self.connection(address, deadline_ms)
         try:
-            return await connection.request(self.sign(command), max(1, deadline_ms - self.now_ms()))
+            response = await connection.request(self.sign(command), max(1, deadline_ms - self.now_ms()))
+            check_proxy(response, address)
         except net.ConnectionLostError as error:
             raise DisconnectedError(f"{error}{self._first_answer_advice(connection)}") from error
         except net.NetError as error:
             raise client_error(error) from error
+        return response
 
     def _first_answer_advice(self, connection: Connection) -> str:
         """Return a sentence for a connection that ended before the server's first answer; it has none for any other."""

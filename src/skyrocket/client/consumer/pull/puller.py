@@ -13,6 +13,7 @@ from skyrocket.client.consumer.pull.pull_request import PullRequest, PullResult,
 from skyrocket.client.errors import BrokerError, ClientClosedError, ClientError, UnreachableError
 from skyrocket.client.received import Received, split_pulled_messages
 from skyrocket.client.session.namespaces import without_namespace
+from skyrocket.client.session.proxy_failures import check_proxy
 from skyrocket.client.session.routes import MASTER_ID
 from skyrocket.client.session.session import Session, client_error
 from skyrocket.net.errors import NetError
@@ -133,6 +134,7 @@ class Puller:
             frame = self._request.encode_frame(opaque, process_queue.next_offset, commit)
         try:
             answer = await connection.request_frame(opaque, frame, deadline_ms)
+            check_proxy(answer, address)
         except NetError as error:
             raise client_error(error) from error
         result = decode_pull_response(answer, address)
