@@ -17,6 +17,7 @@ try:
 except SystemExit:
     pass
 """
+COMMAND = HELP.replace('["--help"]', '["topic", "list", "-n", "127.0.0.1:1"]')
 NOT_FOR_HELP = {
     "asyncio",
     "msgspec",
@@ -36,6 +37,12 @@ def test_help_imports_no_command_and_no_heavy_library():
     assert modules & NOT_FOR_HELP == set()
     commands = {name for name in modules if name.startswith("skyrocket.cli.")}
     assert commands == {"skyrocket.cli.main", "skyrocket.cli.lazy_commands"}
+
+
+def test_a_command_imports_no_library_that_checks_arguments():
+    modules = imported_by(COMMAND)
+    assert "skyrocket.cli.admin.topic" in modules
+    assert "pydantic" not in modules
 
 
 def test_help_costs_less_than_three_times_the_import_of_asyncio(tmp_path: Path):
