@@ -3,6 +3,7 @@
     Skyrocket(home)                    `skyrocket run`: nameserver and broker in one process, over home/data
     SkyrocketNameserver(home)          `skyrocket namesrv`
     SkyrocketBroker(home, "host:port") `skyrocket broker`, over home/store
+    SkyrocketProxy(home, "host:port")  `skyrocket proxy`, in front of the cluster of these nameservers
 
 Each has its own free ports and a small store, and is ended by its id: `stop` politely (SIGTERM), `kill` as a crash. `start` takes
 the same ports and the same directory again. Whether one is ready is found out by asking it. With `namespace` it runs in a network
@@ -206,6 +207,22 @@ class SkyrocketBroker(SkyrocketProcess):
         arguments = ["broker", "-n", nameservers, *_sets(every), *_insecure(settings)]
         tls = tls_of(every)  # as the broker itself connects to the nameserver
         super().__init__("broker", home, arguments, lambda: self.address in registered(first, tls), namespace=namespace)
+
+
+class SkyrocketProxy(SkyrocketProcess):
+    def __init__(self, home: Path, nameservers: str, settings: Mapping[str, object] | None = None, *, brokers: int = 1) -> None:
+        """It is ready when it shows so many brokers."""
+        port = free_port()
+        self.address = f"127.0.0.1:{port}"  # for clients, as the nameserver's
+        home.mkdir(parents=True, exist_ok=True)
+        every = {"remotingListenPort": port, "namesrvAddr": nameservers, **(settings or {})}
+        config = home / "proxy.conf"
+        config.write_text("".join(f"{key}={value}\n" for key, value in every.items()))
+        tls = tls_of(every)
+        super().__init__("proxy", home, ["proxy", "-c", str(config)], lambda: self._shows(brokers, tls))
+
+    def _shows(self, brokers: int, tls: ssl.SSLContext | None) -> bool:
+        return len(registered(self.address, tls)) >= brokers if brokers else "is ready on" in self.log_tail()
 
 
 def _host_of(settings: Mapping[str, object] | None) -> str:

@@ -136,13 +136,14 @@ class RouteCache:
         return self._clusters.get(broker, "")
 
     def addresses(self, *, slaves: bool) -> list[str]:
-        """Return the addresses of all known brokers: masters, and slaves on request."""
-        return [
-            address
+        """Return the addresses of all known brokers: masters, and slaves on request. Brokers behind a proxy share one."""
+        found = {
+            address: None
             for by_id in self._addresses.values()
             for broker_id, address in by_id.items()
             if slaves or broker_id == MASTER_ID
-        ]
+        }
+        return list(found)
 
     def is_broker(self, address: str) -> bool:
         return any(address in by_id.values() for by_id in self._addresses.values())

@@ -243,7 +243,11 @@ class Session:
     def _on_connection_opened(self, address: str, connection: Connection) -> None:
         """Send a heartbeat as the first request of a new connection. A broker forgets a client when its connection closes."""
         self._reconnects.record_success(address)
-        if not len(self.members) or not self.routes.is_broker(address):
+        if self.routes.is_broker(address):
+            self._send_first_heartbeat(address, connection)
+
+    def _send_first_heartbeat(self, address: str, connection: Connection) -> None:
+        if not len(self.members):
             return
         command = Command(RequestCode.HEART_BEAT, body=encode(self.members.heartbeat()))
         response = connection.request(self.sign(command), self.limits.request_ms)
@@ -452,8 +456,14 @@ class Session:
         return decode(response.body, TopicRouteData)
 
     def _store_route(self, topic: str, data: TopicRouteData, *, is_borrowed: bool = False) -> Route:
+        addresses = {address for broker in data.broker_datas for address in (broker.broker_addrs or {}).values()}
+        unknown = [address for address in addresses if not self.routes.is_broker(address)]
         if self.routes.update(topic, data, is_borrowed=is_borrowed):
             self.members.notify_route_changed(topic)
+        for address in unknown:
+            connection = self.dialer.open_connection(address)
+            if connection is not None:  # to a proxy, which was no more than a nameserver so far
+                self._send_first_heartbeat(address, connection)
         route = self.routes.route(topic)
         assert route is not None
         return route
