@@ -22,12 +22,14 @@ from tests.support.apache_cluster import ApacheCluster, send_request
 from tests.support.java_scenes import Cluster, Got, Out, Scenes
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import SMALL_STORE, SkyrocketBroker, SkyrocketNameserver, SkyrocketProxy, registered
+from tests.support.transaction_scenes import COMMIT, ROLLBACK, UNKNOWN, TransactionScenes, stored
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
 OURS, THEIRS = "broker-ours", "broker-theirs"
 QUEUES = 4
+CHECKS = {"transactionTimeOut": 1000, "transactionCheckInterval": 1000}
 
 
 @dataclass
@@ -80,10 +82,10 @@ def hidden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hidden]:
     with (
         ApacheCluster(home / "apache") as cluster,
         SkyrocketNameserver(home / "names") as names,
-        SkyrocketBroker(home / "ours", names.nameserver, {"brokerClusterName": "Test", "brokerName": OURS}) as ours,
+        SkyrocketBroker(home / "ours", names.nameserver, {**CHECKS, "brokerClusterName": "Test", "brokerName": OURS}) as ours,
     ):
         port = free_port(-2, 1)
-        settings = {**SMALL_STORE, "brokerName": THEIRS, "listenPort": port}
+        settings = {**SMALL_STORE, **CHECKS, "brokerName": THEIRS, "listenPort": port}
         cluster.broker(home / "theirs", {**settings, "namesrvAddr": f"{names.nameserver};{cluster.nameserver}"})
         wait_until(lambda: len(registered(names.nameserver)) == 2, "both brokers are registered")
         with (
@@ -169,12 +171,41 @@ def test_orderly_members_lock_queues_at_both_brokers(hidden: Hidden, client: Sce
 def test_a_failing_message_comes_again_through_the_proxy(hidden: Hidden, client: Scenes):
     topic = hidden.make_topic(client.named("again"))
     consumer = client.push(client.named("group"), topic, fails=1, level=1)
-    client.send(topic, *numbered(4, "m"))
-    wait_until(
-        lambda: {message.body for message in client.heard(consumer, 0) if message.reconsumed} == {o.body for o in numbered(4, "m")},
-        "each comes again",
-    )
+    out = numbered(4, "m")
+    client.send(topic, *out)
+
+    def all_came_again() -> bool:
+        return {message.body for message in client.heard(consumer, 0) if message.reconsumed} == {each.body for each in out}
+
+    wait_until(all_came_again, "each comes again")
     client.ask("leave", consumer)
+
+
+@pytest.mark.parametrize("version", ["5.5.0", "4.9.8"])
+def test_both_brokers_check_back_at_a_java_client(hidden: Hidden, version: str):
+    proxy = hidden.proxy if version == "5.5.0" else hidden.with_ports
+    topic = hidden.make_topic(f"transactions-{version[0]}")
+    java = TransactionScenes(hidden.home / f"transactions{version[0]}", proxy.address, [], version)
+    try:
+        producer = java.producer(f"transactions-{version[0]}")
+        java.answer(COMMIT, *(f"{number} paid" for number in range(4)))
+        java.answer(ROLLBACK, *(f"{number} unpaid" for number in range(4)))
+        for number in range(4):  # producers take the queues in turn, of one broker and then of the other
+            for outcome, body in ((COMMIT, "committed"), (ROLLBACK, "rolled back"), (UNKNOWN, "paid"), (UNKNOWN, "unpaid")):
+                java.transact(producer, outcome, topic, f"{number} {body}")
+        wanted = {f"{number} {body}".encode() for number in range(4) for body in ("committed", "paid")}
+
+        def bodies(broker: str) -> set[bytes]:
+            return {record.body for queue in range(QUEUES) for record in stored(hidden.brokers[broker], topic, queue)}
+
+        wait_until(lambda: bodies(OURS) | bodies(THEIRS) >= wanted, "what was paid is committed")
+        assert bodies(OURS) | bodies(THEIRS) == wanted
+        assert bodies(OURS), "one of them has some"
+        assert bodies(THEIRS), "so has the other"
+        for number in range(4):
+            assert java.checks_of(f"{number} unpaid")
+    finally:
+        java.kill()
 
 
 @pytest.fixture(scope="module")
