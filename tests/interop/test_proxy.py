@@ -237,7 +237,7 @@ def test_mqadmin_administers_both_brokers_through_their_ports(hidden: Hidden, mq
     wait_until(lambda: len(mqadmin.received("Consumers")) == 20, "all are received")
     status = run("topicStatus", "-t", "Administered")
     assert len(re.findall(rf"^(?:{OURS}|{THEIRS}) +\d+ +\d+ +\d+", status, re.MULTILINE)) == 4, status
-    assert run("consumerProgress", "-g", "Consumers").count("Administered") == 4
+    wait_until(lambda: run("consumerProgress", "-g", "Consumers").count("Administered") == 4, "offsets are committed", every_s=1)
     members = run("consumerConnection", "-g", "Consumers")
     assert "Administered" in members, members
     client_id = re.findall(r"^\S*@\S+", members, re.MULTILINE)[0]
