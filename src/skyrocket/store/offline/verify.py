@@ -21,11 +21,12 @@ from skyrocket.store.log.damage import explain_damage
 from skyrocket.store.log.scan import DamagedRange, FoundRecord, LogEnd
 from skyrocket.store.log.segments import segment_name
 from skyrocket.store.message import UNQUEUED, delay_level
+from skyrocket.store.offline.confirmed_entries import find_confirmed_end
 from skyrocket.store.offline.offline_index import IndexSizes
 from skyrocket.store.offline.offline_queue import OfflineQueue
 from skyrocket.store.offline.offline_store import EVER_MS, OfflineStore, matches_entry, properties_of
 from skyrocket.store.offline.verify_index import Finding, verify_index
-from skyrocket.store.offline.verify_ledger import confirmed_end, verify_ledger
+from skyrocket.store.offline.verify_ledger import verify_ledger
 from skyrocket.store.queues.consume_queue import QueueEntry
 from skyrocket.store.queues.consume_queues import QueueKey
 from skyrocket.store.recovery.checkpoint import Checkpoint
@@ -298,7 +299,7 @@ class Verification:
 
 def queued_before_of(store: OfflineStore) -> int:
     """Return the log offset before which every message is certainly in its queue."""
-    return _dispatched_before(store.checkpoint) if store.is_open else confirmed_end(store)
+    return _dispatched_before(store.checkpoint) if store.is_open else find_confirmed_end(store)
 
 
 def _dispatched_before(checkpoint: Checkpoint) -> int:

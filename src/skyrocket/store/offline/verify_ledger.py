@@ -10,7 +10,7 @@ from skyrocket.store.ledger.entry import HEADER_BYTES, EntryHeader, unpack_heade
 from skyrocket.store.ledger.entry_index import EntryIndex, find_index_bytes
 from skyrocket.store.ledger.node_files import LedgerCheckpointFile, TermFile, TermVote
 from skyrocket.store.log.scan import FoundRecord
-from skyrocket.store.offline.offline_store import EVER_MS, OfflineStore
+from skyrocket.store.offline.offline_store import OfflineStore
 from skyrocket.store.offline.verify_index import Finding
 
 _INDEX_FILES_MAX = 8
@@ -29,21 +29,6 @@ def verify_ledger(store: OfflineStore, log_end: int, is_damaged: Callable[[int],
         yield from check.findings()
     finally:
         opened.close()
-
-
-def confirmed_end(store: OfflineStore) -> int:
-    """Return the log offset before which every message is confirmed, so that a closed store has it in its queue."""
-    if store.paths.ledger_id is None:
-        return EVER_MS
-    committed = LedgerCheckpointFile(Disk(), store.paths.ledger_checkpoint).read().committed_index
-    end = store.log.start
-    for item in store.log.walk(store.log.start, check=False):
-        view = store.log.view(item.offset - HEADER_BYTES, HEADER_BYTES) if isinstance(item, FoundRecord) else None
-        header = None if view is None else unpack_header(view)
-        if header is not None and header.index > committed:
-            break
-        end = end if header is None else header.end
-    return end
 
 
 class _LedgerCheck:

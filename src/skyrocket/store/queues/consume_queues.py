@@ -129,6 +129,15 @@ class ConsumeQueues:
                 queue.forget()
         return queue_count, entry_count
 
+    def read_last_entries(self) -> list[QueueEntry]:
+        """Read the last entry of each queue from disk, before the queues are loaded."""
+        others = ConsumeQueues(self._files, self._opened, self._directory, self._entries_per_file)
+        others.load()
+        found = [entry for queue in others.all_queues() if (entry := queue.entry(queue.max_offset - 1)) is not None]
+        for queue in others.all_queues():
+            queue.forget()
+        return found
+
     def __iter__(self) -> Iterator[tuple[QueueKey, ConsumeQueue]]:
         return ((QueueKey(*key), queue) for key, queue in self._queues.items())
 

@@ -31,13 +31,13 @@ from skyrocket.store.files import Disk
 from skyrocket.store.ledger.entry_index import find_index_bytes
 from skyrocket.store.ledger.layout import find_paths
 from skyrocket.store.ledger.ledger_store import LedgerStore
-from skyrocket.store.ledger.node_files import LedgerCheckpointFile, TermFile
+from skyrocket.store.ledger.node_files import LedgerCheckpoint, LedgerCheckpointFile, TermFile
 from skyrocket.store.log.readable import read_readable, readable_view
 from skyrocket.store.log.scan import DamagedRange, FoundRecord, last_byte_set
 from skyrocket.store.message_store import OUR_ABORT, MessageStore
+from skyrocket.store.offline.confirmed_entries import find_confirmed_end, find_confirmed_index
 from skyrocket.store.offline.offline_index import IndexSizes, infer_index_sizes
 from skyrocket.store.offline.offline_store import OfflineStore
-from skyrocket.store.offline.verify_ledger import confirmed_end
 from skyrocket.store.queues.consume_queue import ENTRY
 from skyrocket.store.recovery.checkpoint import Checkpoint, CheckpointFile
 from skyrocket.store.recovery.keeping_disk import KeepingDisk
@@ -119,7 +119,7 @@ class OfflineRepair:
     def _cut_from(self, store: OfflineStore, last: DamagedRange, end: int) -> int:
         """Return the position from which on damage is a tail that is cut: nothing sound, or nothing confirmed, follows it."""
         if self.paths.ledger_id is not None:
-            return max(confirmed_end(store), store.checkpoint.safe_end or 0)
+            return max(find_confirmed_end(store), store.checkpoint.safe_end or 0)
         return last.offset if last.offset + last.size >= end else end
 
     def _confirmed_index(self) -> int | None:
@@ -127,7 +127,8 @@ class OfflineRepair:
         if self.paths.ledger_id is None:
             return None
         TermFile(Disk(), self.paths.term_file).read()  # nothing is changed before that is certain
-        return LedgerCheckpointFile(Disk(), self.paths.ledger_checkpoint).read().committed_index
+        with OfflineStore(self.paths.root, commit_log=self._commit_log) as store:
+            return find_confirmed_index(store)
 
     def _tail_ranges(self, store: OfflineStore, end: int) -> list[tuple[int, int, int]]:
         """Return (start of the segment, begin, stop) of the bytes behind `end` that are not zero."""
@@ -192,6 +193,8 @@ class OfflineRepair:
         """Move queues and index into the directory, and copy the checkpoint. Another run of the repair may have moved some."""
         kept = []
         Path(aside).mkdir(exist_ok=True)
+        has_ledger = self.paths.ledger_id is not None
+        ledger = self._set_ledger_aside(disk, f"{aside}/{Path(self.paths.ledger).name}") if has_ledger else []
         for path in (self.paths.consume_queues, self.paths.index):
             if disk.exists(path):
                 disk.move(path, f"{aside}/{Path(path).name}")
@@ -199,10 +202,18 @@ class OfflineRepair:
         if disk.exists(self.paths.checkpoint):
             disk.replace(f"{aside}/checkpoint", disk.read(self.paths.checkpoint))
             kept.append("checkpoint")
-        if self.paths.ledger_id is not None:
-            kept += self._copy_ledger(disk, f"{aside}/{Path(self.paths.ledger).name}")
         for directory in (aside, self.paths.root):
             disk.sync_directory(directory)
+        return kept + ledger
+
+    def _set_ledger_aside(self, disk: Disk, to: str) -> list[str]:
+        """Copy the node's files, and save what is confirmed as long as the queues tell it."""
+        confirmed = self._confirmed_index()
+        kept = self._copy_ledger(disk, to)
+        checkpoints = LedgerCheckpointFile(disk, self.paths.ledger_checkpoint)
+        known = checkpoints.read()
+        if confirmed is not None and confirmed > known.committed_index:
+            checkpoints.write(LedgerCheckpoint(max(known.end_index, confirmed), confirmed))
         return kept
 
     def _copy_ledger(self, disk: Disk, to: str) -> list[str]:

@@ -136,6 +136,32 @@ def test_a_damaged_header_is_written_again_from_the_index_of_entries(apaches: Pa
     assert done["left"] == []
 
 
+def damage_before_it_saves(apaches: Path, others: list[bytes]) -> None:
+    """Damage a header in a directory whose node was killed before it saved what is confirmed: it does so every three seconds."""
+    flip_at(LedgerFiles(apaches, NODE), header_of(others[100]).pos + 2, GOLDEN_LEDGER_CONFIG.segment_bytes)
+    for each in (apaches / "dledger-n2").glob("checkpoint*"):
+        each.unlink()
+    (apaches / "abort").touch()
+
+
+def test_queues_tell_what_was_confirmed_when_apaches_node_was_killed_before_it_saved_that(apaches: Path, others: list[bytes]):
+    """Behind damage, unconfirmed entries are cut."""
+    before = content(apaches)
+    damage_before_it_saves(apaches, others)
+    shutil.rmtree(apaches / "consumequeue" / "TD" / "1")
+    done = repair(apaches)
+    assert (done["confirmedIndex"], done["left"]) == (APACHES - 1, [])
+    after = content(apaches)
+    assert [name for name in before if name.startswith(("consumequeue", "dledger-n2/data")) and after[name] != before[name]] == []
+
+
+def test_our_node_keeps_what_the_queues_of_apaches_killed_node_have(apaches: Path, others: list[bytes]):
+    damage_before_it_saves(apaches, others)
+    store = open_apaches(apaches)
+    assert (store.committed_index, all_entries(store)) == (APACHES - 1, others)
+    store.close()
+
+
 def test_a_damaged_entry_keeps_its_place_and_comes_back_from_another_node(apaches: Path, others: list[bytes]):
     flip_at(LedgerFiles(apaches, NODE), body_at(others[100]), GOLDEN_LEDGER_CONFIG.segment_bytes)
     done = repair(apaches, 1)
