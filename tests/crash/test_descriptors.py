@@ -10,11 +10,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
+from skyrocket.protocol.command import ONEWAY_FLAG, Command, encode_command
 from skyrocket.protocol.message.record import BLANK_MAGIC, Record, encode_record
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.config import StoreConfig
@@ -148,6 +149,15 @@ def is_open(connection: socket.socket) -> bool:
         return False
 
 
+def connect_once_used(address: str, source: str) -> socket.socket:
+    """Connect and send one request without an answer: whoever sends none at all is closed after ten seconds."""
+    host, _, port = address.rpartition(":")
+    connection = socket.create_connection((host, int(port)), 30, (source, 0))
+    with suppress(ConnectionError):  # the broker may have closed it already
+        connection.sendall(encode_command(Command(9999, flag=ONEWAY_FLAG)))
+    return connection
+
+
 def test_idle_connections_leave_the_store_what_it_needs(tmp_path: Path):
     """1,500 connections to a broker that may open 1,024 files: it closes what is too much, stores, and saves."""
     silent = {"serverChannelMaxIdleTimeSeconds": 3600}  # the test may take longer than silence is borne by default
@@ -157,11 +167,7 @@ def test_idle_connections_leave_the_store_what_it_needs(tmp_path: Path):
         assert len(warnings) == 2, "one of the nameserver and one of the broker"
         wire = stack.enter_context(Wire(server.address))
         assert wire.ask(send_request("orders", b"first")).code == ResponseCode.SUCCESS
-        host, _, port = server.address.rpartition(":")
-        idle = [
-            stack.enter_context(socket.create_connection((host, int(port)), 30, (f"127.0.0.{2 + number % 50}", 0)))
-            for number in range(1500)
-        ]
+        idle = [stack.enter_context(connect_once_used(server.address, f"127.0.0.{2 + number % 50}")) for number in range(1500)]
         wait_until(lambda: sum(map(is_open, idle)) < 500, "the broker did not close connections")
         assert sum(map(is_open, idle)) > 100, "the broker closed nearly all connections"
         for number in range(60):

@@ -358,6 +358,7 @@ def test_a_group_that_is_gone_still_shows_its_offsets(shell: Shell):
 
 
 def test_a_tag_without_messages_is_not_taken_for_an_empty_topic(shell: Shell):
+    shell.says("topic", "create", "tagged")
     shell.says("send", "tagged", "--body", "x", "--tag", "paid")
     assert shell.says("topic", "peek", "tagged", "--tag", "late") == "None of the newest messages of topic tagged has tag late.\n"
 

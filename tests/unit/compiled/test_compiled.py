@@ -80,6 +80,7 @@ def test_a_test_can_choose_twin_or_reference():
             assert (frame.split is frame._split) == (kind == "reference")
 
 
+@pytest.mark.skipif(compiled.PURE, reason="SKYROCKET_PURE says that they are left aside")
 @pytest.mark.skipif(not shutil.which("cc") or not importlib.util.find_spec("Cython"), reason="they cannot be built here")
 def test_the_twins_are_built_if_a_compiler_is_there():
     assert compiled.TWINS, "run make setup: the other tests of the twins are left out"
