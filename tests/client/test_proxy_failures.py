@@ -12,8 +12,12 @@ from pathlib import Path
 import pytest
 
 from skyrocket.client import Admin, BrokerError, ClientError, Consumer, Message, Producer, Received, SendFailedError
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.headers import GetMaxOffsetRequestHeader
+from skyrocket.protocol.requests import RequestCode
 from tests.client.consumer_support import QUICK
 from tests.client.servers import until
+from tests.support.apache_cluster import send_request
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver, SkyrocketProxy
 
@@ -159,3 +163,41 @@ async def test_without_a_broker_a_send_fails_as_it_does_without_a_proxy(tmp_path
                 await producer.send(Message("away", b"m"), timeout_ms=700)
             assert {attempt.broker for attempt in caught.value.attempts} == {"broker-a"}
             assert not any(isinstance(attempt.error, BrokerError) for attempt in caught.value.attempts)
+
+
+def has_copied(slave: SkyrocketBroker, topic: str, messages: int) -> bool:
+    """Whether a slave knows the topic, and has so many messages of its first queue."""
+    host, port = slave.address.split(":")
+    known = send_request((host, int(port)), Command(RequestCode.GET_TOPIC_CONFIG, opaque=1, fields={"topic": topic}))
+    header = GetMaxOffsetRequestHeader(topic=topic, queue_id=0)
+    answer = send_request((host, int(port)), Command(RequestCode.GET_MAX_OFFSET, opaque=1, fields=header.to_fields()))
+    return known is not None and known.code == 0 and answer is not None and answer.fields.get("offset") == str(messages)
+
+
+async def test_consumers_read_from_the_slave_while_there_is_no_master(tmp_path: Path):
+    """Routes show the slave at the proxy's address then."""
+    reads = {"brokerRole": "SLAVE", "brokerId": 1, "slaveReadEnable": "true"}
+    with (
+        SkyrocketNameserver(tmp_path / "names") as names,
+        SkyrocketBroker(tmp_path / "master", names.nameserver) as master,
+        SkyrocketProxy(tmp_path / "proxy", names.nameserver) as proxy,
+    ):
+        async with Admin(proxy.address) as admin, Producer(proxy.address) as producer:
+            await admin.topics.create("kept", queues=1)
+            for number in range(20):
+                await producer.send(Message("kept", b"%d" % number))
+            with SkyrocketBroker(tmp_path / "slave", names.nameserver, reads) as slave:
+                await until(lambda: has_copied(slave, "kept", 20), "the slave has the messages")
+                assert [broker.broker_id for broker in await admin.cluster.brokers()] == [0], "a slave without a port is hidden"
+                master.kill()
+                got: list[bytes] = []
+                consumer = Consumer(proxy.address, group="readers", start="first", consumer_limits=QUICK)
+
+                @consumer.on("kept")
+                async def handle(message: Received) -> None:
+                    got.append(message.body)
+
+                async with consumer:
+                    await until(lambda: len(got) >= 20, "the slave's messages")
+                assert sorted(got, key=int) == [b"%d" % number for number in range(20)]
+                assert [broker.broker_id for broker in await admin.cluster.brokers()] == [1]

@@ -1,7 +1,7 @@
 """Apache's clients and mqadmin through our proxy, in front of a broker of ours and one of Apache's.
 
-Java's client 5.5.0 writes the name of a broker into its requests, so one port is enough for it. The client 4.9.8 and mqadmin use a
-proxy on which each broker has a port of its own.
+Java's client 5.5.0 writes the name of a broker into its requests, so one port is enough for it. The client 4.9.8 and mqadmin use
+a proxy on which each broker has a port of its own.
 """
 
 from __future__ import annotations
