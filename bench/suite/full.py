@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
+from bench.suite import profile
 from bench.suite.generator import ROOT, LoadError, generator
 from bench.suite.lifecycle import PLANNED_S, measure_lifecycle
 from bench.suite.loads import BY_NAME, JAVA, Load
@@ -28,7 +29,7 @@ from bench.suite.page_cache import PageCache
 from bench.suite.parts import GROWTH, GROWTH_S_MAX, has_part, measure_part
 from bench.suite.processes import paused, resident_mb
 from bench.suite.progress import Progress
-from bench.suite.record import APACHE, KAFKA, Lifecycle, Machine, RunRecord
+from bench.suite.record import APACHE, KAFKA, OURS, Lifecycle, Machine, RunRecord
 from bench.suite.servers import STARTS, SYNC_FLUSH, Server, missing
 from bench.suite.turns import can_run, measure_in_turns, others, planned_s, run_round
 from skyrocket.compiled import kind
@@ -83,7 +84,7 @@ def run_all(plan: Plan, with_lifecycle: bool = True, with_growth: bool = True) -
     began_s = time.monotonic()
     started = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M")
     record = RunRecord(started=started, machine=machine(), commit=_output("git", "rev-parse", "--short", "HEAD"))
-    record.left_out += plan.left_out
+    record.left_out += plan.left_out + ([] if profile.is_there() else [profile.MISSING])
     lives = [name for name in plan.names if name in PLANNED_S and with_lifecycle]
     planned = (
         plan.planned_s(plan.usual(), WARM_UP)
@@ -149,7 +150,20 @@ def _run_phase(
             record.results += measure_in_turns(load, servers, rounds, seconds, home, progress)
             if load.name == LAST_ALIKE:
                 _note_memory(record, servers)
+            _profile(load, servers, home, record, progress)
     shutil.rmtree(home, ignore_errors=True)
+
+
+def _profile(load: Load, servers: Sequence[Server], home: Path, record: RunRecord, progress: Progress) -> None:
+    """Run a load on our broker once more, while perf samples it. That round does not count for the figures."""
+    server = next((each for each in servers if each.name == OURS), None)
+    if server is None or load.source == JAVA or (load.is_calm and load.mode != "send") or not profile.is_there():
+        return
+    with paused(others(servers, server)):
+        try:
+            record.profiles.append(profile.profile_load(load, server, home / "profile"))
+        except (LoadError, OSError, subprocess.SubprocessError) as failure:
+            progress(f"the profile of {load.name} failed: {failure}")
 
 
 def start_servers(

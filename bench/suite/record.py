@@ -95,6 +95,14 @@ class Row(msgspec.Struct, omit_defaults=True):
     remark: str = ""
 
 
+class Profile(msgspec.Struct, omit_defaults=True):
+    """Where our broker's CPU time went under a load."""
+
+    load: str
+    samples: int
+    kinds: dict[str, int] = {}  # samples of each kind (`profile.KINDS`)
+
+
 class Machine(msgspec.Struct, omit_defaults=True):
     processor: str = ""
     cores: int = 0
@@ -113,6 +121,7 @@ class RunRecord(msgspec.Struct, omit_defaults=True):
     results: list[Result] = []
     lifecycles: list[Lifecycle] = []
     growth: list[Row] = []
+    profiles: list[Profile] = []
     left_out: list[str] = []  # what was not measured, and why
 
     def find(self, load: str, server: str) -> Result | None:

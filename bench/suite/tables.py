@@ -8,7 +8,8 @@ from bench.suite import figures
 from bench.suite.bars import BARS, CPU, MILLISECOND_US, P50, RATE, REFUSED, Judgement, judge
 from bench.suite.loads import BY_NAME, LOADS, PROGRAMS, PULLS, SENDS, TRANSACTIONS, Load
 from bench.suite.modes import MODE_LOADS, MODES
-from bench.suite.record import APACHE, SERVERS, Lifecycle, Result, RunRecord
+from bench.suite.profile import KINDS
+from bench.suite.record import APACHE, OURS, SERVERS, Lifecycle, Result, RunRecord
 
 NONE = "–"
 
@@ -150,6 +151,19 @@ def _lifecycle_row(life: Lifecycle) -> list[str]:
     return [life.server, f"{life.start_s:.2f} s", f"{life.rest_mb:.0f} MB", f"{life.rest_cpu_share:.1%}", loaded, recovery]
 
 
+def profiles_table(record: RunRecord) -> str:
+    """Where our broker's CPU time went: one row for each load, one column for each kind that any load has."""
+    kinds = [kind for kind in KINDS if any(each.kinds.get(kind) for each in record.profiles)]
+    rows = []
+    for load in LOADS:
+        for profile in (each for each in record.profiles if each.load == load.name and each.samples):
+            result = record.find(load.name, OURS)
+            spent = figures.micros(result.cpu_us) if result is not None else NONE
+            shares = [figures.share(profile.kinds.get(kind, 0) / profile.samples) for kind in kinds]
+            rows.append([load.title, spent, *shares, str(profile.samples)])
+    return table(["load", "CPU a message", *kinds, "samples"], rows) if rows else "These rows are not in the last run.\n"
+
+
 def growth_table(record: RunRecord) -> str:
     return table(["what grows", "CPU a message", ""], [[row.name, row.value, row.remark] for row in record.growth])
 
@@ -180,4 +194,5 @@ def sections(record: RunRecord) -> dict[str, str]:
         "lifecycles": lifecycle_table(record),
         "modes": modes_table(record),
         "growth": growth_table(record),
+        "profiles": profiles_table(record),
     }
