@@ -17,7 +17,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit
   --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test durations again check interop fuzz sanitize crash chaos failover soak sim spark-crash pipeline-crash pipeline-large bench bench-quick bench-parts reference lock clean
+.PHONY: help setup run test durations pure again check interop fuzz sanitize crash chaos failover soak sim spark-crash pipeline-crash pipeline-large bench bench-quick bench-parts reference lock clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -49,6 +49,9 @@ test: $(READY)   ## run every test; tests that start Apache RocketMQ need Java
 
 durations: $(READY)  ## run every test and write tests/durations.txt, which orders the tests of make test
 	SKYROCKET_WRITE_DURATIONS=1 $(BIN)/python -m pytest -n 5 --dist loadfile
+
+pure: $(READY)   ## run every test without the compiled twins, as where no C compiler is
+	SKYROCKET_PURE=1 $(BIN)/python -m pytest -n 5 --dist loadfile $(ARGS)
 
 again: $(READY)  ## run the tests that failed in the last run, one after another
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none

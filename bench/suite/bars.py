@@ -71,6 +71,7 @@ BARS = [
     Bar("pull-tail", CPU, 1 / 3),
     Bar("delivery", P50, 1 / 3),
     Bar("delivery", P50, MILLISECOND_US, ""),
+    Bar("java-delivery", P50, MILLISECOND_US, ""),
     Bar("transaction", CPU, 1 / 3),
 ]
 

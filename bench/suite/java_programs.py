@@ -3,6 +3,8 @@
 A program warms up until it reports a rate, and some seconds more. Then the messages that arrive in the topic are counted, and
 the CPU times of the broker and of the Java process. All processes share the cores of the machine, so the Java process's share of
 the CPU time tells how much of the rate is its own doing. `Consumer` runs beside a `Producer`, because it reads only new messages.
+
+`Delivery` (bench/java) is not Apache's, but has Apache's producer and push consumer: it times messages from one to the other.
 """
 
 from __future__ import annotations
@@ -12,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.apache import library
+from tests.support.apache import JAVA_OPENS, compiled, library
 from tests.support.apache_cluster import JavaProcess
 
-from bench.suite.generator import LoadError
+from bench.suite.generator import Generated, LoadError, read_line
 from bench.suite.loads import BY_NAME, JAVA_TOPIC, Load
 from bench.suite.processes import cpu_s
 from bench.suite.record import Round
@@ -23,6 +25,8 @@ from bench.suite.servers import WHOLE_JVM, Server, count_messages
 
 WARM_UP_S, BEGIN_S_MAX = 5.0, 60.0
 REPORT_MS = 1000
+DELIVERY = Path(__file__).parents[1] / "java" / "Delivery.java"
+DELIVERY_BEGIN_S_MAX = 30.0  # until the consumer has its queues
 HEAP = ["-Xmx512m"]
 
 
@@ -84,6 +88,14 @@ def _wait_for_rate(program: Program) -> None:
         if time.monotonic() > deadline:
             raise LoadError(f"{program.name} reported no message within {BEGIN_S_MAX:.0f} s")
         time.sleep(0.1)
+
+
+def run_delivery(server: Server, load: Load, seconds: float) -> Generated:
+    """Time messages from Apache's producer to Apache's push consumer, after a warm-up in the same process."""
+    classes = compiled(DELIVERY)
+    command = ["java", *WHOLE_JVM, *HEAP, *JAVA_OPENS, "-cp", f"{classes}:{library()}/*", DELIVERY.stem]
+    words = [server.nameserver, load.topic, seconds, load.options["pace"], WARM_UP_S]
+    return read_line([*command, *map(str, words)], seconds + WARM_UP_S + DELIVERY_BEGIN_S_MAX)
 
 
 def run_program(home: Path, server: Server, load: Load, seconds: float) -> Round:

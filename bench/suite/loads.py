@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 BODY_BYTES, QUEUES, BATCH = 1024, 4, 32
-TOPIC, TRANSACTION_TOPIC, JAVA_TOPIC, JAVA_TRANSACTION_TOPIC = (
-    "BenchTopic",
-    "BenchTransactions",
-    "BenchJava",
-    "BenchJavaTransactions",
-)
+TOPIC, TRANSACTION_TOPIC = "BenchTopic", "BenchTransactions"
+JAVA_TOPIC = "BenchJava"
+JAVA_TOPICS = {"TransactionProducer": "BenchJavaTransactions", "Delivery": "BenchJavaDelivery"}  # of programs with their own
 MESSAGES_MAX = 200_000  # of a round: 240 MB in the log
 PULL_SPAN = 10_000  # messages of each queue that pulls read again and again
 
@@ -42,7 +39,7 @@ class Load(NamedTuple):
     @property
     def topic(self) -> str:
         if self.source == JAVA:
-            return JAVA_TRANSACTION_TOPIC if self.mode == "TransactionProducer" else JAVA_TOPIC
+            return JAVA_TOPICS.get(self.mode, JAVA_TOPIC)
         return TRANSACTION_TOPIC if self.mode == "transaction" else TOPIC
 
 
@@ -80,6 +77,15 @@ LOADS = [
         in_quick=True,
         warm_up_s=4.0,
         warm_up_options={"pace": 5_000},
+    ),
+    Load(
+        "java-delivery",
+        "from send to delivery, Java's client, 500 a second",
+        PULLS,
+        "Delivery",
+        {"pace": 500},
+        JAVA,
+        is_calm=True,
     ),
     Load("java-producer", "`Producer`, 64 threads", PROGRAMS, "Producer", {"-w": 64, "-s": BODY_BYTES}, JAVA),
     Load("java-consumer", "`Consumer`, beside that producer", PROGRAMS, "Consumer", {}, JAVA),

@@ -16,7 +16,7 @@ from tests.support.apache_cluster import SPINNING
 
 from bench import _kafka
 from bench.suite.generator import Generated, LoadError, generate, read_line
-from bench.suite.java_programs import run_program
+from bench.suite.java_programs import run_delivery, run_program
 from bench.suite.kafka_client import FLUSHED
 from bench.suite.loads import JAVA, MESSAGES_MAX, Load
 from bench.suite.processes import cpu_s, paused, thread_cpu_s
@@ -77,12 +77,12 @@ def summary(measured: Round) -> str:
 
 def run_round(load: Load, server: Server, seconds: float, home: Path) -> Round:
     """Run a load on one server, and return what it cost."""
-    if load.source == JAVA:
+    if load.source == JAVA and load.mode != "Delivery":
         return run_program(home, server, load, seconds)
     if load.mode == "transaction":
         return _transaction_round(load, server, seconds)
     before_s = server.cpu_s()
-    made = _generate(load, server, seconds)
+    made = run_delivery(server, load, seconds) if load.source == JAVA else _generate(load, server, seconds)
     return _round(made, server.cpu_s() - before_s, made.seconds)
 
 
