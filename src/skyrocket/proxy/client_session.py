@@ -116,8 +116,9 @@ class ClientSession:
             else:
                 self._refuse(request, ResponseCode.NO_PERMISSION, _NO_NAMESRV_ADMIN)
         elif destination.receiver is Receiver.NAMED_BROKER:
-            self._brokers.add(destination.broker)
-            self._link(destination.broker).forward(frame, request)
+            link = self._link(destination.broker)
+            self._brokers.add(destination.broker)  # only now: links are bounded, and a name without one would stay for ever
+            link.forward(frame, request)
         elif destination.receiver is Receiver.NOBODY:
             self._refuse(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"The proxy takes no request {request.code}.")
         elif destination.receiver is Receiver.EVERY_BROKER:

@@ -109,6 +109,10 @@ async def test_names_that_somebody_makes_up_leave_nothing_behind():
         client = await scene.client()
         answers = await asyncio.gather(*(client.request(to(f"made-up-{i}")) for i in range(3)))
         assert [answer.code for answer in answers].count(ResponseCode.SYSTEM_BUSY) == 1
+        answers = await asyncio.gather(*(client.request(to(f"made-up-{i}", PULL)) for i in range(500)))
+        assert [answer.code for answer in answers].count(ResponseCode.SYSTEM_BUSY) == 498
+        (session,) = scene.proxy._sessions.values()
+        assert not session._brokers, "heartbeats visit each of them"
 
 
 # --- heartbeats and members
