@@ -36,6 +36,7 @@ from skyrocket.protocol.signature import signed_fields
 log = logging.getLogger(__name__)
 
 PLAIN_ACL_BYTES_MAX: Final = 16 * 1024 * 1024
+NAMED_MAX: Final = 20  # users in one line of the log
 
 Ask = Callable[[int, dict[str, str]], Awaitable[Command]]
 
@@ -109,8 +110,13 @@ class AccessControl:
             decode(acls.body, list[AclInfo]) if acls.body else (),
             lambda text: unseal(key, text) if is_sealed else text,
         )
-        table = _with_super(self._inner, table)
-        await self.store.change(lambda _: table)
+        undone = await self.store.copy(_with_super(self._inner, table))
+        if undone:
+            log.warning(
+                "Users or rules that were changed here are now as the master has them: %s%s. Change them at the master.",
+                ", ".join(map(repr, undone[:NAMED_MAX])),
+                f" and {len(undone) - NAMED_MAX} more" if len(undone) > NAMED_MAX else "",
+            )
 
 
 def _with_super(keys: AccessKeys, table: AccessTable) -> AccessTable:
