@@ -195,7 +195,9 @@ class Router:
         checks = self._guard is not None or self.refusal_of is not None
         at = 0
         while at < len(commands) and not (connection.must_stop if at else connection.is_full):  # one at least, in each turn
-            if checks and self._is_refused(connection, commands[at]):
+            refusal = self._refusal(connection, commands[at]) if checks else None
+            if refusal is not None:
+                self._refuse_before(connection, commands[at], refusal)
                 at += 1
                 continue
             group = self._groups.get(commands[at].code)
@@ -206,11 +208,15 @@ class Router:
             stop = at + 1
             last = min(len(commands), at + GROUP_MAX)
             while stop < last and self._groups.get(commands[stop].code) is group:
-                if checks and self._refusal(connection, commands[stop]) is not None:
-                    break  # the next round refuses it
+                refusal = self._refusal(connection, commands[stop]) if checks else None
+                if refusal is not None:
+                    break
                 stop += 1
             self._handle_group(group, commands[at:stop], connection)
             at = stop
+            if refusal is not None:  # now: the guard has taken what it would ask for in the next round
+                self._refuse_before(connection, commands[at], refusal)
+                at += 1
         return commands[at:]
 
     def _handle_group(self, group: GroupHandler, commands: list[Command], connection: Connection) -> None:
@@ -224,19 +230,18 @@ class Router:
             self.responses.record_group(commands[0].code, served, connection.last_read_ms)
 
     def _refusal(self, connection: Connection, command: Command) -> Refusal | None:
-        """Say why no handler may see a request. The guard comes first: a stranger learns nothing else about the server."""
+        """Say why no handler may see a request. Ask once for each request: a guard takes the signature of what it admits.
+
+        The guard comes first: a stranger learns nothing else about the server.
+        """
         refusal = None if self._guard is None else self._guard.refusal(command, connection)
         return refusal or (None if self.refusal_of is None else self.refusal_of(command.code))
 
-    def _is_refused(self, connection: Connection, command: Command) -> bool:
-        """Answer a request that no handler may see. Return False when a handler may."""
-        refusal = self._refusal(connection, command)
-        if refusal is None:
-            return False
+    def _refuse_before(self, connection: Connection, command: Command, refusal: Refusal) -> None:
+        """Answer a request that no handler may see."""
         if self._guard is not None:
             self._guard.record_refusal(command, connection, refusal)
         self.refuse_all(connection, [command], refusal.code, refusal.remark)
-        return True
 
     def refuse_all(self, connection: Connection, commands: list[Command], code: ResponseCode, remark: str) -> None:
         """Answer all of these requests with the same code and remark, without calling a handler."""
