@@ -396,6 +396,7 @@ class Broker:
         self._heartbeats: HeartbeatHandlers = install_clients(context)
         install_admin(context)
         self.access.install(context.router)
+        self.replication.on_refused = self.access.record_refused_slave
         self._add_role_work(context, delay, self._transaction_checks)
         self._on_queue_growth = context.on_queue_growth
         self.server.flow_control = context.flow_control

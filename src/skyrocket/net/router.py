@@ -70,6 +70,20 @@ class RequestGuard(Protocol):
         """Return the first frames that a fast path may handle, without their credentials. The next one is not admitted."""
 
 
+class RequestAudit(Protocol):
+    """Takes note of administrative requests, and of how they are answered."""
+
+    @property
+    def codes(self) -> frozenset[int]:
+        """The requests that it takes note of."""
+
+    def begin(self, command: Command, connection: Connection) -> Callable[[Answer], None]:
+        """Look at a request before its handler does. Return what takes note of the answer; None: there is none."""
+
+    def record_refusal(self, command: Command, connection: Connection, refusal: Refusal) -> None:
+        """Take note that a request was refused, where there is no guard."""
+
+
 class ResponseObserver(Protocol):
     """Is told of answers, and how long requests took. Times are those of the connections' clock, in milliseconds."""
 
@@ -112,6 +126,7 @@ class Router:
         self._guard: RequestGuard | None = None
         self.responses: ResponseObserver | None = None  # None: nobody is told of answers
         self._refused = 0  # requests of a group handler that were refused
+        self.audit: RequestAudit | None = None
         self._guarded: dict[TurnHandler, TurnHandler] = {}  # what a guard stands before; one for each handler
         self.refusal_of: Callable[[int], Refusal | None] | None = None
         """Says why requests of a code are refused, whatever they contain. None: no request is refused in this way."""
@@ -241,6 +256,8 @@ class Router:
         """Answer a request that no handler may see."""
         if self._guard is not None:
             self._guard.record_refusal(command, connection, refusal)
+        elif self.audit is not None and command.code in self.audit.codes:
+            self.audit.record_refusal(command, connection, refusal)
         self.refuse_all(connection, [command], refusal.code, refusal.remark)
 
     def refuse_all(self, connection: Connection, commands: list[Command], code: ResponseCode, remark: str) -> None:
@@ -270,6 +287,8 @@ class Router:
             code, remark = ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"Request code {command.code} is not supported."
             self.refuse_all(connection, [command], code, remark)
             return
+        if self.audit is not None and command.code in self.audit.codes:
+            handler = self._audited(handler, self.audit.begin(command, connection))
         try:
             answer = handler(command, connection)
         except self._caught as error:
@@ -279,6 +298,31 @@ class Router:
             self._start_task(connection, command, answer)
         else:
             self._send(connection, command, answer)
+
+    def _audited(self, handler: Handler, record: Callable[[Answer], None]) -> Handler:
+        """Return a handler that takes note of its answer."""
+
+        async def finish(command: Command, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
+            try:
+                answer = await coroutine
+            except Exception as error:
+                record(self.error_response(command, error))
+                raise
+            record(answer)
+            return answer
+
+        def handle(command: Command, connection: Connection) -> Answer | Coroutine[Any, Any, Answer]:
+            try:
+                answer = handler(command, connection)
+            except Exception as error:
+                record(self.error_response(command, error))
+                raise
+            if asyncio.iscoroutine(answer):
+                return finish(command, answer)
+            record(answer)
+            return answer
+
+        return handle
 
     def error_response(self, command: Command, error: Exception) -> Command:
         """Return the response for an error, by the table of error codes."""

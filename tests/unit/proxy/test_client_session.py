@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import struct
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -94,6 +96,20 @@ async def test_what_only_servers_send_and_what_changes_nameservers_is_refused():
         assert set(scene.names.codes) == {RequestCode.GET_BROKER_CLUSTER_INFO}
     async with playing(namesrv_admin=True) as scene:
         assert (await (await scene.client()).request(Command(RequestCode.PUT_KV_CONFIG))).fields["by"] == "names"
+
+
+async def test_what_the_proxy_refuses_is_in_its_audit_log(tmp_path: Path):
+    audit = tmp_path / "audit.log"
+    async with playing(audit_log_path=str(audit)) as scene:
+        client = await scene.client()
+        for code in (RequestCode.PUT_KV_CONFIG, RequestCode.DELETE_TOPIC_IN_NAMESRV, 31_000):
+            await client.request(Command(code, fields={"AccessKey": "anybody"}))
+        await client.request(to("broker-a"))
+    lines = [json.loads(text) for text in audit.read_text().splitlines()]
+    assert [(line["decision"], line["user"], line["request"], line["response"]) for line in lines] == [
+        ("refused", "", "PUT_KV_CONFIG", ResponseCode.NO_PERMISSION),
+        ("refused", "", "DELETE_TOPIC_IN_NAMESRV", ResponseCode.NO_PERMISSION),
+    ]
 
 
 async def test_names_that_somebody_makes_up_leave_nothing_behind():

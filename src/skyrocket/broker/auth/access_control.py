@@ -2,7 +2,7 @@
 
 load      read users and rules; make initAuthenticationUser and the user of innerClientAuthenticationCredentials if they are
           missing; take what plain_acl.yml has
-install   register the requests about users and rules, and set the guard if authenticationEnabled
+install   register the requests about users and rules, set the guard if authenticationEnabled, and the audit of requests
 sign      sign what the broker sends to masters and nameservers
 follow    a slave's part: copy the users and rules of its master
 """
@@ -24,6 +24,7 @@ from skyrocket.auth.users import AccessKeys, User, UserType
 from skyrocket.broker.auth.access_store import AccessStore
 from skyrocket.broker.auth.guard import AccessGuard
 from skyrocket.broker.auth.handlers import SEALED, AccessHandlers
+from skyrocket.broker.auth.request_audit import BrokerAudit
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.audit_log import AuditLog
 from skyrocket.net.router import Router
@@ -47,6 +48,8 @@ class AccessControl:
         self.store = AccessStore(directory)
         self.audit = AuditLog(settings().audit_log_file, wall_ms)
         self._inner = settings().inner_credentials
+        self._is_audited = settings().is_audited
+        self._requests = BrokerAudit(self.audit, settings().cluster_name, knows_users=self.is_on)
 
     @property
     def is_on(self) -> bool:
@@ -84,9 +87,16 @@ class AccessControl:
         """Register the requests; from now on, the guard decides about every request if authentication is on."""
         AccessHandlers(self.store, is_authenticating=self.is_on).register(router)
         if self.is_on:
-            guard = AccessGuard(self._settings, lambda: self.store.table, self.audit)
+            guard = AccessGuard(self._settings, lambda: self.store.table, self._requests)
             self.store.on_change.append(guard.forget)
             router.set_guard(guard)
+        if self._is_audited:
+            router.audit = self._requests
+
+    def record_refused_slave(self, peer: str, remark: str) -> None:
+        """Take note of who wanted to copy the log without knowing the secret."""
+        if self._is_audited:
+            self._requests.record_refused_slave(peer, remark)
 
     def sign(self, command: Command) -> None:
         """Sign a request of the broker's own, if it has credentials."""
