@@ -360,7 +360,12 @@ class Broker:
             contributors=contributors,
             send_validator=SendValidator(self.topics, self.settings, store_host, contributors),
             deferred_sends=DeferredSends(self.persistence.saver, self.router),
-            answers=ConfirmedAnswers(self.store.horizon, monotonic_ms, slave_timeout_ms=lambda: self.settings().slave_timeout_ms),
+            answers=ConfirmedAnswers(
+                self.store.horizon,
+                monotonic_ms,
+                slave_timeout_ms=lambda: self.settings().slave_timeout_ms,
+                slow_ms=lambda: self.settings().slow_request_ms,
+            ),
             topics=self.topics,
             groups=self.groups,
             offsets=self.offsets,

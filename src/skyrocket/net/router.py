@@ -13,17 +13,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from skyrocket.net.connection import Connection, Sendable
 from skyrocket.net.errors import NetError
+from skyrocket.net.outside_log import OutsideLog
 from skyrocket.protocol.command import Command, encode_command
 from skyrocket.protocol.errors import ProtocolError
 from skyrocket.protocol.frame import Frame
+from skyrocket.protocol.requests import REQUESTS
 from skyrocket.protocol.responses import ResponseCode
 
 log = logging.getLogger(__name__)
+outside = OutsideLog(log)
 
 Answer = Command | Sendable | None
 Handler = Callable[[Command, Connection], Answer | Coroutine[Any, Any, Answer]]
@@ -127,6 +131,8 @@ class Router:
         self.responses: ResponseObserver | None = None  # None: nobody is told of answers
         self._refused = 0  # requests of a group handler that were refused
         self.audit: RequestAudit | None = None
+        self._slow_ms = sys.maxsize
+        self._now_ms: Callable[[], int] = lambda: 0
         self._guarded: dict[TurnHandler, TurnHandler] = {}  # what a guard stands before; one for each handler
         self.refusal_of: Callable[[int], Refusal | None] | None = None
         """Says why requests of a code are refused, whatever they contain. None: no request is refused in this way."""
@@ -190,6 +196,10 @@ class Router:
     @property
     def codes(self) -> set[int]:
         return self._handlers.keys() | self._groups.keys()
+
+    def log_waits(self, slow_ms: int, now_ms: Callable[[], int]) -> None:
+        """Log handlers that wait for longer from now on."""
+        self._slow_ms, self._now_ms = slow_ms, now_ms
 
     @property
     def waiting(self) -> int:
@@ -357,10 +367,15 @@ class Router:
 
     async def _finish(self, connection: Connection, command: Command, coroutine: Coroutine[Any, Any, Answer]) -> None:
         arrived_ms = None if self.responses is None else connection.last_read_ms
+        began_ms = self._now_ms()
         try:
             answer = await coroutine
         except self._caught as error:
             answer = self.error_response(command, error)
+        waited_ms = self._now_ms() - began_ms
+        if waited_ms >= self._slow_ms:
+            name = REQUESTS[command.code].name if command.code in REQUESTS else command.code
+            outside.warning("Request %s was answered after %d ms.", name, waited_ms)
         self._send(connection, command, answer, arrived_ms)
 
     async def drain(self) -> None:
