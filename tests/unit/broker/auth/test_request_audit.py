@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from skyrocket.broker.auth.request_audit import ADMINISTRATIVE
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError
@@ -83,3 +84,11 @@ async def test_an_answer_that_takes_time_and_a_failure_are_audited(tmp_path: Pat
 )
 def test_the_audit_log_is_on_where_others_can_connect_or_somebody_wants_it(texts: dict[str, str], is_audited: bool):
     assert BrokerSettings().with_texts(texts).is_audited is is_audited
+
+
+@pytest.mark.parametrize("code", sorted(ADMINISTRATIVE))
+async def test_a_body_that_nobody_can_read_is_its_handlers_business(tmp_path: Path, code: int):
+    broker = GuardedRouter(tmp_path, **OPEN, audit_log_path=str(tmp_path / "audit.log"))
+    for body in (b"", b"{", b"[1]", b"\xff\xfe"):
+        assert await broker.ask(Command(code, body=body)) is not None
+    assert len(await lines_of(broker)) == 4
