@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skyrocket.client import ClientError, Credentials, Message, Producer
+from skyrocket.client import Admin, BrokerError, ClientError, Credentials, Message, Producer
 from skyrocket.client.session.credentials import signature
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server
@@ -106,3 +106,28 @@ async def test_every_request_is_signed():
     await asyncio.sleep(0)
     assert codes_seen == set(map(int, codes))
     assert not wrong
+
+
+async def test_a_user_whom_the_nameserver_does_not_know_deletes_no_topic_by_half(tmp_path: Path):
+    """Users made with createUser are at the brokers; a nameserver knows those of its settings."""
+    settings = {
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+        "initAuthenticationUser": '{"username":"root","password":"root-secret"}',
+        "innerClientAuthenticationCredentials": '{"accessKey":"inner","secretKey":"inner-secret"}',
+    }
+    root, boss = Credentials("root", "root-secret"), Credentials("boss", "boss-secret")
+    with Skyrocket(tmp_path, settings) as server:
+        async with Admin(server.nameserver, credentials=root) as admin, Admin(server.nameserver, credentials=boss) as by_boss:
+            await admin.access.create_user("boss", "boss-secret", is_super=True)
+            await by_boss.topics.create("orders", queues=2)
+            async with Producer(server.nameserver, credentials=boss) as producer:
+                await producer.send(Message("orders", b"m"))
+            with pytest.raises(BrokerError, match=r"NO_PERMISSION.*User:boss is not found\. Nothing was changed, at the brokers"):
+                await by_boss.topics.delete("orders")
+            with pytest.raises(BrokerError, match="Nothing was changed"):
+                await by_boss.topics.create("steps", order=True)
+            assert (await admin.topics.names()) == ["orders"]
+            assert (await admin.topics.status("orders")).messages == 1
+            await admin.topics.delete("orders")
+            assert (await admin.topics.names()) == []

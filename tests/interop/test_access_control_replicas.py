@@ -83,6 +83,23 @@ def test_a_slave_knows_the_users_and_rules_of_its_master(master: tuple[str, str]
         wait_until(lambda: code_at(slave.address, ALICE) == ResponseCode.NO_PERMISSION, "the slave has forgotten alice")
 
 
+def test_a_change_at_a_slave_alone_is_undone_and_the_log_says_so(tmp_path: Path):
+    """mqadmin -c, and our commands, change slaves too, in any order: a slave cannot refuse what its master may be told next."""
+    with (
+        SkyrocketNameserver(tmp_path / "names") as names,
+        SkyrocketBroker(tmp_path / "master", names.nameserver, AUTH) as master,
+        SkyrocketBroker(tmp_path / "slave", names.nameserver, {**AUTH, **SLAVE}) as slave,
+    ):
+        make_alice(names.nameserver, master.address)
+        wait_until(lambda: code_at(slave.address, ALICE) == ResponseCode.SUCCESS, "the slave copies users")
+        with Admin(names.nameserver, credentials=Credentials(ROOT.name, ROOT.password)) as admin:
+            admin.access.delete_user(ALICE.name, broker=slave.address)
+            admin.access.create_user("bob", "bob-secret")
+        undone = "Users or rules that were changed here are now as the master has them: 'alice'"
+        wait_until(lambda: undone in slave.log_tail(), "the slave says what it has undone")
+        assert code_at(slave.address, ALICE) == ResponseCode.SUCCESS
+
+
 def test_followers_of_a_dledger_group_know_the_users_and_rules_of_their_leader(tmp_path: Path):
     ports = [free_port() for _ in range(3)]
     peers = ";".join(f"n{number}-127.0.0.1:{port}" for number, port in enumerate(ports))

@@ -404,7 +404,7 @@ def test_our_settings_are_apaches(two: Two):
     ours_alone |= {"haMasterAddress", "haSecretPath", "haTls", "dLedgerTimings"}
     ours_alone |= {"dLegerGroup", "dLegerPeers", "dLegerSelfId", "preferredLeaderId", "storePathDLedgerCommitLog"}
     # Keys of ours for access control, and those that Apache shows only when its settings file has them.
-    ours_alone |= {"authorizationCompatible", "plainAclPath", "authAuditLogPath"}
+    ours_alone |= {"authorizationCompatible", "plainAclPath", "authAuditLogPath", "metricsAllowedAddresses"}
     ours_alone |= {"authenticationEnabled", "authorizationEnabled", "authenticationWhitelist", "authorizationWhitelist"}
     ours_alone |= {"initAuthenticationUser", "innerClientAuthenticationCredentials", "migrateAuthFromV1Enabled"}
     assert set(ours) - ours_alone <= set(theirs)

@@ -148,6 +148,13 @@ class AccessTable:
         return replace(self, acls=_without(self.acls, name) if is_empty else {**self.acls, name: acl})
 
 
+def differing_users(one: AccessTable, other: AccessTable) -> set[str]:
+    """Return the names of users that two tables do not have alike, with their rules."""
+    names = {name for name, _ in one.users.items() ^ other.users.items()}
+    acls = one.acls.keys() | other.acls.keys()
+    return names | {name for name in acls if one.acls.get(name) != other.acls.get(name)}
+
+
 def to_info(name: str, acl: Acl, resource_part: str = "") -> AclInfo:
     """Return rules as they are sent; only those whose resource contains a text."""
     policies = []

@@ -360,7 +360,12 @@ class Broker:
             contributors=contributors,
             send_validator=SendValidator(self.topics, self.settings, store_host, contributors),
             deferred_sends=DeferredSends(self.persistence.saver, self.router),
-            answers=ConfirmedAnswers(self.store.horizon, monotonic_ms, slave_timeout_ms=lambda: self.settings().slave_timeout_ms),
+            answers=ConfirmedAnswers(
+                self.store.horizon,
+                monotonic_ms,
+                slave_timeout_ms=lambda: self.settings().slave_timeout_ms,
+                slow_ms=lambda: self.settings().slow_request_ms,
+            ),
             topics=self.topics,
             groups=self.groups,
             offsets=self.offsets,
@@ -396,6 +401,7 @@ class Broker:
         self._heartbeats: HeartbeatHandlers = install_clients(context)
         install_admin(context)
         self.access.install(context.router)
+        self.replication.on_refused = self.access.record_refused_slave
         self._add_role_work(context, delay, self._transaction_checks)
         self._on_queue_growth = context.on_queue_growth
         self.server.flow_control = context.flow_control

@@ -58,6 +58,10 @@ class ReplicationError(Exception):
     """A master or a slave said something that it must not say, or nothing at all. Their connection is closed."""
 
 
+class UnknownSlaveError(ReplicationError):
+    """A slave has not shown that it may copy the log."""
+
+
 class BrokerBrokenError(Exception):
     """The broker cannot go on: a part that it needs has failed in an unexpected way. Restart it."""
 

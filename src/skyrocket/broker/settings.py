@@ -14,7 +14,7 @@ from skyrocket.broker.dledger.group_settings import read_group
 from skyrocket.broker.replication.roles import BrokerRole
 from skyrocket.net.address_server import address_server_url
 from skyrocket.net.errors import NetError
-from skyrocket.net.local_address import is_wildcard
+from skyrocket.net.local_address import is_loopback, is_wildcard
 from skyrocket.net.tls import client_context
 from skyrocket.protocol.sysflag import PERM_READ, PERM_WRITE
 from skyrocket.protocol.system_names import TRACE_TOPIC
@@ -126,7 +126,8 @@ class BrokerSettings(MonitoredSettings):
         "Take users that do not exist yet from plainAclPath, at start.")
     plain_acl_path: str = setting("conf/plain_acl.yml", "plainAclPath", TEXT, "The file of RocketMQ 4's access control.")
     audit_log_path: str = setting("", "authAuditLogPath", TEXT,
-        "The audit log of refused and administrative requests; empty: auth_audit.log in storePathRootDir.")
+        "The audit log of refused and administrative requests; empty: auth_audit.log in storePathRootDir, on loopback only with "
+        "authenticationEnabled.")
 
     auto_create_topic: bool = setting(True, "autoCreateTopicEnable", BOOLEAN,
         "The first message to an unknown topic creates it.", changeable=True)
@@ -367,6 +368,11 @@ class BrokerSettings(MonitoredSettings):
     def address(self) -> str:
         host = self.advertised_host or self.host
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    @property
+    def is_audited(self) -> bool:
+        """Whether there is an audit log: with access control, beyond loopback, and where a file is named for it."""
+        return self.authentication_enabled or bool(self.audit_log_path) or not is_loopback(self.host)
 
     @property
     def audit_log_file(self) -> Path:

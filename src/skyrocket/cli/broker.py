@@ -17,6 +17,7 @@ from skyrocket.broker.full_disk_start import run_broker
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.cli.console import CONSOLE_PORT
 from skyrocket.cli.console.beside_run import ConsoleBeside
+from skyrocket.cli.exposure import check_exposure
 from skyrocket.cli.local_cluster.plan import (
     PlannedBroker,
     check_count,
@@ -40,7 +41,6 @@ from skyrocket.cli.server_command import (
     LogFormatFlag,
     LogLevelFlag,
     ProcessFlags,
-    check_exposure,
     serve,
     tell_start,
 )
@@ -236,6 +236,8 @@ def _run_cluster(wanted: _Wanted, options: RunOptions) -> None:
         )
         names_settings = _nameserver_settings(settings, data, host, namesrv_port)
         check_exposure(names_settings, insecure=process.insecure)
+        if not process.insecure:  # the processes of the brokers warn
+            check_exposure(settings, insecure=False)
         tell_start(names_settings)
         names = Nameserver(names_settings)
         await names.start()

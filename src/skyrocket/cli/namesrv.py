@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
+from skyrocket.cli.exposure import check_exposure
 from skyrocket.cli.log_writer import LogFormat, LogOptions
 from skyrocket.cli.server_command import (
     Insecure,
     LogFileFlag,
     LogFormatFlag,
     LogLevelFlag,
-    check_exposure,
     serve,
     tell_start,
 )

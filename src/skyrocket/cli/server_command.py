@@ -1,7 +1,4 @@
-"""Run a server until a signal stops it: signal handlers, uvloop, the limit of open files, one sentence when the start fails.
-
-A server that strangers could use starts only with --insecure.
-"""
+"""Run a server until a signal stops it: signal handlers, uvloop, the limit of open files, one sentence when the start fails."""
 
 from __future__ import annotations
 
@@ -19,13 +16,10 @@ import typer
 from skyrocket import __version__
 from skyrocket.auth.errors import AccessError
 from skyrocket.broker.errors import BrokerBrokenError
-from skyrocket.broker.settings import BrokerSettings
 from skyrocket.cli.log_writer import LogFormat, LogOptions
 from skyrocket.nameserver.errors import NameserverError
-from skyrocket.nameserver.settings import NameserverSettings
 from skyrocket.net.descriptors import raise_descriptor_limit
 from skyrocket.net.errors import NetError
-from skyrocket.net.local_address import is_loopback
 from skyrocket.settings.errors import SettingsError
 from skyrocket.settings.server import ServerSettings
 from skyrocket.store.errors import StoreError
@@ -132,20 +126,3 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
-
-
-# --- who can use it
-
-
-def check_exposure(settings: BrokerSettings | NameserverSettings, *, insecure: bool) -> None:
-    """Raise SettingsError when strangers could use the server; with `insecure`, warn instead."""
-    host = settings.host if isinstance(settings, BrokerSettings) else settings.bind_address
-    if is_loopback(host) or settings.authentication_enabled or settings.requires_certificates:
-        return
-    owner = f"{settings.OWNER[:1].upper()}{settings.OWNER[1:]}"
-    danger = f"{owner} listens on {host} without access control: anyone who can connect can read, write and delete."
-    if not insecure:
-        raise SettingsError(
-            f"{danger} Set authenticationEnabled, or tls.server.need.client.auth=require (docs/security.md), or give --insecure."
-        )
-    log.warning("%s It was started with --insecure.", danger)

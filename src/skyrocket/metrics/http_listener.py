@@ -15,9 +15,10 @@ import asyncio
 import logging
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Final, NamedTuple
 
 from skyrocket.metrics.http_request import HttpError, HttpRequest, HttpResponse, parse_request, text_response
@@ -25,6 +26,7 @@ from skyrocket.net.errors import NetError
 
 log = logging.getLogger(__name__)
 
+Network = IPv4Network | IPv6Network
 Route = Callable[[], Awaitable[HttpResponse]]
 
 
@@ -49,9 +51,14 @@ class HttpListener:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = asyncio.Event()
+        self._readers: Sequence[Network] = ()
 
-    def listen(self, host: str, port: int) -> int:
-        """Start to accept connections. Return the port: for port 0 the system chooses one. Raise NetError when that fails."""
+    def listen(self, host: str, port: int, readers: Sequence[Network] = ()) -> int:
+        """Start to accept connections, from `readers` alone if there are any. Return the port: for port 0 the system chooses one.
+
+        Raise NetError when nobody can listen there.
+        """
+        self._readers = readers
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             listening = socket.create_server((host, port), family=family, backlog=self.limits.connections_max)
@@ -93,18 +100,21 @@ class HttpListener:
     def _accept(self, listening: socket.socket) -> None:
         assert self._loop is not None
         try:
-            connection, _ = listening.accept()
+            connection, address = listening.accept()
         except OSError:  # the client is gone again, or the process has no descriptor left: then the next one waits
             self._loop.remove_reader(listening)
             self._loop.call_later(AFTER_FAILURE_S, self._accept_again, listening)
             return
-        if len(self.exchanges) >= self.limits.connections_max:
+        if len(self.exchanges) >= self.limits.connections_max or not self._may_read(address[0]):
             connection.close()
             return
         connection.setblocking(False)
         exchange = HttpExchange(self)
         self.exchanges.add(exchange)
         exchange.opening = self._loop.create_task(self._open(exchange, connection))
+
+    def _may_read(self, host: str) -> bool:
+        return not self._readers or any(ip_address(host) in network for network in self._readers)
 
     def _accept_again(self, listening: socket.socket) -> None:
         if self._loop is not None and not self._stopped.is_set():

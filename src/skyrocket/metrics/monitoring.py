@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from skyrocket.metrics.exposition import CONTENT_TYPE
 from skyrocket.metrics.health import Health, Phase
-from skyrocket.metrics.http_listener import HttpListener
+from skyrocket.metrics.http_listener import HttpListener, Network
 from skyrocket.metrics.http_request import HttpResponse, text_response
 from skyrocket.metrics.page import MetricsPage
 from skyrocket.net.errors import NetError
@@ -51,10 +51,18 @@ class Monitoring:
         self._exporter: OtlpExporter | None = None
         self.port = 0
 
-    def begin(self, address: tuple[str, int], otlp: tuple[str, tuple[tuple[str, str], ...], int, int] | None) -> None:
-        """Listen on the address, or send metrics to a collector. Raise NetError when that is not possible."""
+    def begin(
+        self,
+        address: tuple[str, int],
+        otlp: tuple[str, tuple[tuple[str, str], ...], int, int] | None,
+        readers: Sequence[Network] = (),
+    ) -> None:
+        """Listen on the address, for `readers` if there are any; or send metrics to a collector.
+
+        Raise NetError when that is not possible.
+        """
         if otlp is None:
-            self.start(*address)
+            self.start(*address, readers)
             return
         from skyrocket.metrics.otlp import OtlpExporter, OtlpTarget  # noqa: PLC0415 — gRPC is large, and an extra
 
@@ -65,11 +73,11 @@ class Monitoring:
         """Return the page, unless the server stops: parts that it asks may be closed already."""
         return None if self.health.phase is Phase.STOPPING else self.page
 
-    def start(self, host: str, port: int) -> None:
+    def start(self, host: str, port: int, readers: Sequence[Network] = ()) -> None:
         """Listen. Call it in the event loop of the server. Raise NetError when nobody can listen there."""
         self._loop = asyncio.get_running_loop()
         try:
-            self.port = self._listener.listen(host, port)
+            self.port = self._listener.listen(host, port, readers)
         except NetError as error:
             raise NetError(f"{error} It is for metrics: choose another metricsPromExporterPort.") from error
         log.info("Metrics and health are on http://%s:%d/metrics, /healthz and /readyz.", host, self.port)

@@ -11,16 +11,19 @@ The users are the two of a broker's settings: `innerClientAuthenticationCredenti
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from skyrocket.auth.request_targets import targets_of
 from skyrocket.auth.users import User, UserType, authenticate
 from skyrocket.nameserver.settings import NameserverSettings
-from skyrocket.net.audit_log import ADMITTED, REFUSED, AuditLog
+from skyrocket.net.audit_log import ADMITTED, REFUSED, AuditLog, outcome_of
 from skyrocket.net.connection import Connection
-from skyrocket.net.router import Refusal
+from skyrocket.net.router import Answer, Refusal
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.frame import Frame
-from skyrocket.protocol.requests import REQUESTS, RequestCode
+from skyrocket.protocol.requests import REQUESTS, TO_NAMESERVER, RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.signature import ACCESS_KEY
 
@@ -52,34 +55,58 @@ _BROKERS_OWN: Final = frozenset(  # sent every few seconds, so they are no news
 class NameserverGuard:
     """Decides about every request before a handler sees it."""
 
-    def __init__(self, settings: NameserverSettings, audit: AuditLog) -> None:
+    def __init__(self, settings: NameserverSettings, audit: NameserverAudit) -> None:
         keys = (settings.inner_credentials, settings.init_user)
         self._users = {each.name: User(each.name, each.password, UserType.SUPER) for each in keys if each is not None}
         self._audit = audit
 
-    def refusal(self, command: Command, connection: Connection) -> Refusal | None:
+    def refusal(self, command: Command, connection: Connection) -> Refusal | None:  # noqa: ARG002
         if command.code in LOOK_UPS:
             return None
         _, remark = authenticate(command, self._users)
         if remark is not None:
             return Refusal(ResponseCode.NO_PERMISSION, remark)
-        if command.code not in _BROKERS_OWN:
-            self._record(ADMITTED, command, connection)
         return None
 
     def record_refusal(self, command: Command, connection: Connection, refusal: Refusal) -> None:
-        self._record(REFUSED, command, connection, refusal.remark)
+        self._audit.record_refusal(command, connection, refusal)
 
     def admit(self, frames: list[Frame], connection: Connection) -> list[Frame]:  # noqa: ARG002
         return []  # a nameserver has no fast paths
 
-    def _record(self, decision: str, command: Command, connection: Connection, remark: str = "") -> None:
+
+class NameserverAudit:
+    """Describes requests for the audit log: refused ones, and administrative ones when they are answered.
+
+    Without authentication nobody knows who a user is, whatever a request says.
+    """
+
+    codes = frozenset(code for code, spec in REQUESTS.items() if spec.direction & TO_NAMESERVER) - LOOK_UPS - _BROKERS_OWN
+
+    def __init__(self, audit: AuditLog, *, knows_users: bool) -> None:
+        self._audit = audit
+        self._knows_users = knows_users
+
+    def begin(self, command: Command, connection: Connection) -> Callable[[Answer], None]:
+        record = self._describe(ADMITTED, command, connection, with_body=True)
+
+        def finish(answer: Answer) -> None:
+            response, remark = outcome_of(answer)
+            record(response=response, remark=remark)
+
+        return finish
+
+    def record_refusal(self, command: Command, connection: Connection, refusal: Refusal) -> None:
+        self._describe(REFUSED, command, connection, with_body=False)(response=refusal.code, remark=refusal.remark)
+
+    def _describe(self, decision: str, command: Command, connection: Connection, *, with_body: bool) -> Callable[..., None]:
         spec = REQUESTS.get(command.code)
-        self._audit.record(
+        return partial(
+            self._audit.record,
             decision,
-            user=command.fields.get(ACCESS_KEY, ""),
+            user=command.fields.get(ACCESS_KEY, "") if self._knows_users else "",
             peer=connection.peer_text,
             code=command.code,
             request="" if spec is None else spec.name,
-            remark=remark,
+            targets=targets_of(command, with_body=with_body),
         )

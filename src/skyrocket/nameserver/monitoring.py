@@ -30,7 +30,8 @@ class NameserverMonitoring(Monitoring):
         self._process = ProcessFigures()
 
     def listen(self) -> None:
-        self.begin(self._settings().metrics_address, self._settings().otlp_values)
+        settings = self._settings()
+        self.begin(settings.metrics_address, settings.otlp_values, settings.metrics_readers)
 
     def install(self, address: str) -> None:
         """Collect figures from now on. `address` is the nameserver's own: the label node_id."""

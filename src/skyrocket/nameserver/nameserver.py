@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from skyrocket.clock import monotonic_ms
 from skyrocket.metrics.health import Phase
-from skyrocket.nameserver.access import NameserverGuard
+from skyrocket.nameserver.access import NameserverAudit, NameserverGuard
 from skyrocket.nameserver.broker_requests import BrokerRequests
 from skyrocket.nameserver.config_requests import ConfigRequests
 from skyrocket.nameserver.errors import NameserverError
@@ -67,9 +67,11 @@ class Nameserver:
         ):
             requests.register(self.router)
         self._audit: AuditLog | None = None
-        if now.authentication_enabled:
+        if now.is_audited:
             self._audit = AuditLog(now.audit_log_file, wall_ms)
-            self.router.set_guard(NameserverGuard(now, self._audit))
+            self.router.audit = audit = NameserverAudit(self._audit, knows_users=now.authentication_enabled)
+            if now.authentication_enabled:
+                self.router.set_guard(NameserverGuard(now, audit))
 
     @property
     def address(self) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from skyrocket.auth.users import AccessKeys
+from skyrocket.net.local_address import is_loopback
 from skyrocket.settings.access import INIT_USER, INNER_CREDENTIALS
 from skyrocket.settings.file import read_required_texts, read_texts
 from skyrocket.settings.foreign_keys import NETTY_KEYS, ForeignKey, only_with, without_effect
@@ -79,13 +80,19 @@ class NameserverSettings(MonitoredSettings):
         None, "innerClientAuthenticationCredentials", INNER_CREDENTIALS,
         "What brokers sign with: equal to that setting of every broker.", secret=True)
     audit_log_path: str = setting("", "authAuditLogPath", TEXT,
-        "The audit log of refused and administrative requests; empty: auth_audit.log beside configStorePath.")
+        "The audit log of refused and administrative requests; empty: auth_audit.log beside configStorePath, on loopback only "
+        "with authenticationEnabled.")
     wait_s: int = setting(45, "waitSecondsForService", whole(0, _DAY_S), "For so many seconds.", changeable=True)
     # fmt: on
 
     @property
     def changes_path(self) -> Path:
         return self.config_store_path
+
+    @property
+    def is_audited(self) -> bool:
+        """Whether there is an audit log: with access control, beyond loopback, and where a file is named for it."""
+        return self.authentication_enabled or bool(self.audit_log_path) or not is_loopback(self.bind_address)
 
     @property
     def audit_log_file(self) -> Path:

@@ -1,10 +1,12 @@
 """The audit log: one JSON line for each refused request and for each request that changes something as an administrator.
 
     {"time":"2026-11-18T05:31:00.123Z","decision":"refused","user":"alice","peer":"10.0.0.7:51312","code":17,
-     "request":"UPDATE_AND_CREATE_TOPIC","resources":["Topic:orders"],"remark":"User:alice has no permission …"}
+     "request":"UPDATE_AND_CREATE_TOPIC","resources":["Topic:orders"],"targets":[],"response":16,
+     "remark":"User:alice has no permission …"}
 
-It has neither bodies nor signatures nor passwords. Lines wait in memory and are written by a thread, so the loop never waits for
-a disk. Everything is bounded: the lines that wait, their texts, the file, and the older files beside it (audit.log.1 is the
+A request that was admitted has its line when it is answered. `response` is the code of the answer; null when there is none.
+A line has neither bodies nor signatures nor passwords. Lines wait in memory and are written by a thread, so the loop never waits
+for a disk. Everything is bounded: the lines that wait, their texts, the file, and the older files beside it (audit.log.1 is the
 newest of them). When too many lines wait, the next line that is written says how many were left out.
 """
 
@@ -20,6 +22,8 @@ from typing import Any, Final
 
 import msgspec
 
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.responses import ResponseCode
 from skyrocket.rotating_file import FILE_BYTES_MAX, RotatingFile
 
 log = logging.getLogger(__name__)
@@ -42,9 +46,19 @@ class AuditLog:
         self._is_failing = False
 
     def record(
-        self, decision: str, *, user: str, peer: str, code: int, request: str, resources: Sequence[str] = (), remark: str = ""
+        self,
+        decision: str,
+        *,
+        user: str,
+        peer: str,
+        code: int | None,
+        request: str,
+        resources: Sequence[str] = (),
+        targets: Sequence[str] = (),
+        response: int | None = None,
+        remark: str = "",
     ) -> None:
-        """Take a line. It is written soon, by a thread."""
+        """Take a line. It is written soon, by a thread. `code` is None for what is no request."""
         if len(self._waiting) >= LINES_MAX:
             self._left_out += 1
             return
@@ -57,6 +71,8 @@ class AuditLog:
             "code": code,
             "request": request,
             "resources": [name[:TEXT_LENGTH_MAX] for name in resources[:RESOURCES_MAX]],
+            "targets": [name[:TEXT_LENGTH_MAX] for name in targets[:RESOURCES_MAX]],
+            "response": response,
             "remark": remark[:TEXT_LENGTH_MAX],
         }
         if self._left_out:
@@ -89,3 +105,10 @@ class AuditLog:
             await asyncio.wait([self._writing])
             await asyncio.sleep(0)  # the callback has run
         self._thread.shutdown()
+
+
+def outcome_of(answer: object) -> tuple[int | None, str]:
+    """Return the code of an answer, and why it is no success."""
+    if not isinstance(answer, Command):
+        return None, ""
+    return answer.code, "" if answer.code == ResponseCode.SUCCESS else answer.remark or ""

@@ -13,17 +13,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from skyrocket.net.connection import Connection, Sendable
 from skyrocket.net.errors import NetError
+from skyrocket.net.outside_log import OutsideLog
 from skyrocket.protocol.command import Command, encode_command
 from skyrocket.protocol.errors import ProtocolError
 from skyrocket.protocol.frame import Frame
+from skyrocket.protocol.requests import REQUESTS
 from skyrocket.protocol.responses import ResponseCode
 
 log = logging.getLogger(__name__)
+outside = OutsideLog(log)
 
 Answer = Command | Sendable | None
 Handler = Callable[[Command, Connection], Answer | Coroutine[Any, Any, Answer]]
@@ -70,6 +74,20 @@ class RequestGuard(Protocol):
         """Return the first frames that a fast path may handle, without their credentials. The next one is not admitted."""
 
 
+class RequestAudit(Protocol):
+    """Takes note of administrative requests, and of how they are answered."""
+
+    @property
+    def codes(self) -> frozenset[int]:
+        """The requests that it takes note of."""
+
+    def begin(self, command: Command, connection: Connection) -> Callable[[Answer], None]:
+        """Look at a request before its handler does. Return what takes note of the answer; None: there is none."""
+
+    def record_refusal(self, command: Command, connection: Connection, refusal: Refusal) -> None:
+        """Take note that a request was refused, where there is no guard."""
+
+
 class ResponseObserver(Protocol):
     """Is told of answers, and how long requests took. Times are those of the connections' clock, in milliseconds."""
 
@@ -112,6 +130,9 @@ class Router:
         self._guard: RequestGuard | None = None
         self.responses: ResponseObserver | None = None  # None: nobody is told of answers
         self._refused = 0  # requests of a group handler that were refused
+        self.audit: RequestAudit | None = None
+        self._slow_ms = sys.maxsize
+        self._now_ms: Callable[[], int] = lambda: 0
         self._guarded: dict[TurnHandler, TurnHandler] = {}  # what a guard stands before; one for each handler
         self.refusal_of: Callable[[int], Refusal | None] | None = None
         """Says why requests of a code are refused, whatever they contain. None: no request is refused in this way."""
@@ -176,6 +197,10 @@ class Router:
     def codes(self) -> set[int]:
         return self._handlers.keys() | self._groups.keys()
 
+    def log_waits(self, slow_ms: int, now_ms: Callable[[], int]) -> None:
+        """Log handlers that wait for longer from now on."""
+        self._slow_ms, self._now_ms = slow_ms, now_ms
+
     @property
     def waiting(self) -> int:
         """Return the number of requests whose handlers wait."""
@@ -195,7 +220,9 @@ class Router:
         checks = self._guard is not None or self.refusal_of is not None
         at = 0
         while at < len(commands) and not (connection.must_stop if at else connection.is_full):  # one at least, in each turn
-            if checks and self._is_refused(connection, commands[at]):
+            refusal = self._refusal(connection, commands[at]) if checks else None
+            if refusal is not None:
+                self._refuse_before(connection, commands[at], refusal)
                 at += 1
                 continue
             group = self._groups.get(commands[at].code)
@@ -206,11 +233,15 @@ class Router:
             stop = at + 1
             last = min(len(commands), at + GROUP_MAX)
             while stop < last and self._groups.get(commands[stop].code) is group:
-                if checks and self._refusal(connection, commands[stop]) is not None:
-                    break  # the next round refuses it
+                refusal = self._refusal(connection, commands[stop]) if checks else None
+                if refusal is not None:
+                    break
                 stop += 1
             self._handle_group(group, commands[at:stop], connection)
             at = stop
+            if refusal is not None:  # now: the guard has taken what it would ask for in the next round
+                self._refuse_before(connection, commands[at], refusal)
+                at += 1
         return commands[at:]
 
     def _handle_group(self, group: GroupHandler, commands: list[Command], connection: Connection) -> None:
@@ -224,19 +255,20 @@ class Router:
             self.responses.record_group(commands[0].code, served, connection.last_read_ms)
 
     def _refusal(self, connection: Connection, command: Command) -> Refusal | None:
-        """Say why no handler may see a request. The guard comes first: a stranger learns nothing else about the server."""
+        """Say why no handler may see a request. Ask once for each request: a guard takes the signature of what it admits.
+
+        The guard comes first: a stranger learns nothing else about the server.
+        """
         refusal = None if self._guard is None else self._guard.refusal(command, connection)
         return refusal or (None if self.refusal_of is None else self.refusal_of(command.code))
 
-    def _is_refused(self, connection: Connection, command: Command) -> bool:
-        """Answer a request that no handler may see. Return False when a handler may."""
-        refusal = self._refusal(connection, command)
-        if refusal is None:
-            return False
+    def _refuse_before(self, connection: Connection, command: Command, refusal: Refusal) -> None:
+        """Answer a request that no handler may see."""
         if self._guard is not None:
             self._guard.record_refusal(command, connection, refusal)
+        elif self.audit is not None and command.code in self.audit.codes:
+            self.audit.record_refusal(command, connection, refusal)
         self.refuse_all(connection, [command], refusal.code, refusal.remark)
-        return True
 
     def refuse_all(self, connection: Connection, commands: list[Command], code: ResponseCode, remark: str) -> None:
         """Answer all of these requests with the same code and remark, without calling a handler."""
@@ -265,6 +297,8 @@ class Router:
             code, remark = ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"Request code {command.code} is not supported."
             self.refuse_all(connection, [command], code, remark)
             return
+        if self.audit is not None and command.code in self.audit.codes:
+            handler = self._audited(handler, self.audit.begin(command, connection))
         try:
             answer = handler(command, connection)
         except self._caught as error:
@@ -274,6 +308,31 @@ class Router:
             self._start_task(connection, command, answer)
         else:
             self._send(connection, command, answer)
+
+    def _audited(self, handler: Handler, record: Callable[[Answer], None]) -> Handler:
+        """Return a handler that takes note of its answer."""
+
+        async def finish(command: Command, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
+            try:
+                answer = await coroutine
+            except Exception as error:
+                record(self.error_response(command, error))
+                raise
+            record(answer)
+            return answer
+
+        def handle(command: Command, connection: Connection) -> Answer | Coroutine[Any, Any, Answer]:
+            try:
+                answer = handler(command, connection)
+            except Exception as error:
+                record(self.error_response(command, error))
+                raise
+            if asyncio.iscoroutine(answer):
+                return finish(command, answer)
+            record(answer)
+            return answer
+
+        return handle
 
     def error_response(self, command: Command, error: Exception) -> Command:
         """Return the response for an error, by the table of error codes."""
@@ -308,10 +367,15 @@ class Router:
 
     async def _finish(self, connection: Connection, command: Command, coroutine: Coroutine[Any, Any, Answer]) -> None:
         arrived_ms = None if self.responses is None else connection.last_read_ms
+        began_ms = self._now_ms()
         try:
             answer = await coroutine
         except self._caught as error:
             answer = self.error_response(command, error)
+        waited_ms = self._now_ms() - began_ms
+        if waited_ms >= self._slow_ms:
+            name = REQUESTS[command.code].name if command.code in REQUESTS else command.code
+            outside.warning("Request %s was answered after %d ms.", name, waited_ms)
         self._send(connection, command, answer, arrived_ms)
 
     async def drain(self) -> None:

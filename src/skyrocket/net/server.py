@@ -105,6 +105,7 @@ class Server:
     def log_slower_than(self, slow_ms: int) -> None:
         """Log requests that take longer to handle from now on; 0 logs none."""
         self._slow_ms = slow_ms or sys.maxsize
+        self.router.log_waits(self._slow_ms, self.now_ms)
 
     def observe_turns(self, observer: TurnObserver) -> None:
         """Tell an observer how long turns take from now on."""

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol
 
+from skyrocket.net.audit_log import REFUSED, AuditLog
 from skyrocket.net.connection import BY_OWNER, Connection
 from skyrocket.net.dialer import Dialer
 from skyrocket.net.errors import ConnectError, NetError, TooManyRequestsError
@@ -17,7 +18,7 @@ from skyrocket.protocol.command import Command, decode_command
 from skyrocket.protocol.errors import ProtocolError
 from skyrocket.protocol.fastjson.codec import decode, encode, route_dialect
 from skyrocket.protocol.frame import Frame
-from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.requests import REQUESTS, RequestCode
 from skyrocket.protocol.responses import NOT_SENT, PROXY_FAILURE, ResponseCode
 from skyrocket.proxy.answers import join_answers
 from skyrocket.proxy.destination import BROKER_NAME, Destination, Receiver, find_destination
@@ -43,6 +44,7 @@ class Cluster(Protocol):
     directory: BrokerDirectory
     visible: VisibleAddresses
     passes_namesrv_admin: bool
+    audit: AuditLog | None
 
     def now_ms(self) -> int: ...
 
@@ -114,12 +116,13 @@ class ClientSession:
             if self._cluster.passes_namesrv_admin:
                 self._link(_NAMESERVER).forward(frame, request)
             else:
-                self._refuse(request, ResponseCode.NO_PERMISSION, _NO_NAMESRV_ADMIN)
+                self._forbid(request, ResponseCode.NO_PERMISSION, _NO_NAMESRV_ADMIN)
         elif destination.receiver is Receiver.NAMED_BROKER:
-            self._brokers.add(destination.broker)
-            self._link(destination.broker).forward(frame, request)
+            link = self._link(destination.broker)
+            self._brokers.add(destination.broker)  # only now: links are bounded, and a name without one would stay for ever
+            link.forward(frame, request)
         elif destination.receiver is Receiver.NOBODY:
-            self._refuse(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"The proxy takes no request {request.code}.")
+            self._forbid(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"The proxy takes no request {request.code}.")
         elif destination.receiver is Receiver.EVERY_BROKER:
             names = self._used_brokers()
             if names:
@@ -218,6 +221,21 @@ class ClientSession:
 
     def fail(self, request: Command, sentence: str, failure: str) -> None:
         self._refuse(request, ResponseCode.SERVICE_NOT_AVAILABLE, sentence, failure)
+
+    def _forbid(self, request: Command, code: ResponseCode, sentence: str) -> None:
+        """Refuse what no client may send through the proxy."""
+        if self._cluster.audit is not None:
+            spec = REQUESTS.get(request.code)
+            self._cluster.audit.record(
+                REFUSED,
+                user="",  # the proxy verifies no signature
+                peer=self._client.peer_text,
+                code=request.code,
+                request="" if spec is None else spec.name,
+                response=code,
+                remark=sentence,
+            )
+        self._refuse(request, code, sentence)
 
     def _refuse(self, request: Command, code: ResponseCode, sentence: str, failure: str = "") -> None:
         if request.is_oneway:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from skyrocket.clock import monotonic_ms
+from skyrocket.net.audit_log import AuditLog
 from skyrocket.net.connection import Connection
 from skyrocket.net.descriptors import OTHERS, descriptor_limit
 from skyrocket.net.dialer import Dialer
@@ -52,6 +55,7 @@ class Proxy:
         self.directory = BrokerDirectory()
         self.visible = VisibleAddresses("", {})  # start() knows the ports
         self.passes_namesrv_admin = settings.namesrv_admin
+        self.audit = AuditLog(Path(settings.audit_log_path), _wall_ms) if settings.audit_log_path else None
         self.now_ms = now_ms
         self.port = 0
         self.broker_ports: dict[BrokerId, int] = {}
@@ -121,6 +125,8 @@ class Proxy:
             await asyncio.gather(self._looking, return_exceptions=True)
         if self._asking is not None:
             await self._asking.close()
+        if self.audit is not None:
+            await self.audit.close()
 
     # --- clients
 
@@ -229,3 +235,7 @@ class Proxy:
         if response.code != ResponseCode.SUCCESS:
             raise ConnectError(f"{address} answers with code {response.code}: {response.remark}.")
         return decode(response.body, ClusterInfo)
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

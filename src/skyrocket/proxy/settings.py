@@ -61,6 +61,8 @@ class ProxySettings(ServerSettings):
         "Ports of their own for brokers (a slave: broker-a:1=8102): for clients of RocketMQ 4 and for administrators' tools.")
     namesrv_admin: bool = setting(False, "namesrvAdminEnable", BOOLEAN,
         "Pass on what changes nameservers, and their settings. Apache's nameserver lets everybody do that.")
+    audit_log_path: str = setting("", "authAuditLogPath", TEXT,
+        "The audit log of requests that the proxy refuses because clients may not send them; empty: none.")
     tls_to_servers: bool = setting(False, "tls.enable", BOOLEAN, "Connect to nameservers and brokers with TLS.")
     tls_client_certificate: str = setting("", "tls.client.certPath", TEXT,
         "The certificate to show to nameservers and brokers.")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from skyrocket.auth.source_addresses import Network, parse_network
 from skyrocket.settings.kinds import PORT, TEXT, ValueKind, whole
 from skyrocket.settings.server import ServerSettings
 from skyrocket.settings.table import setting
@@ -42,6 +43,18 @@ LABELS: Final = ValueKind(
 )
 
 
+def _parse_networks(text: str) -> tuple[Network, ...]:
+    found = [parse_network(part.strip()) for part in text.split(",") if part.strip()]
+    if None in found:
+        raise ValueError(text)
+    return tuple(network for network in found if network is not None)
+
+
+NETWORKS: Final = ValueKind(
+    "addresses and networks, 10.0.0.7,10.1.0.0/16", _parse_networks, lambda networks: ",".join(map(str, networks))
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitoredSettings(ServerSettings):
     # fmt: off
@@ -51,6 +64,8 @@ class MonitoredSettings(ServerSettings):
     metrics_host: str = setting("", "metricsPromExporterHost", TEXT,
         "The address of these pages; empty: 127.0.0.1. Apache's default is brokerIP1. Whoever reaches it may read them.")
     metrics_port: int = setting(5557, "metricsPromExporterPort", PORT, "Their port; 0 lets the system choose.")
+    metrics_readers: tuple[Network, ...] = setting((), "metricsAllowedAddresses", NETWORKS,
+        "The addresses and networks that may read these pages, separated by commas; empty: everyone who reaches them.")
     metrics_labels: tuple[tuple[str, str], ...] = setting((), "metricsLabel", LABELS,
         "Labels for every series, as name:value,name:value.")
     metrics_series_max: int = setting(2_000, "metricsOtelCardinalityLimit", whole(1, 1_000_000),

@@ -22,6 +22,9 @@ from tests.support.waiting import wait_until
 
 SMALL = [text for key, value in SMALL_STORE.items() for text in ("--set", f"{key}={value}")]
 
+ACCESS = ["--set", "authenticationEnabled=true"]
+ACCESS += ["--set", 'innerClientAuthenticationCredentials={"accessKey":"inner","secretKey":"s3cret"}']
+
 
 def skyrocket(*arguments: str, cwd: Path, before: tuple[str, ...] = (), **environment: str) -> subprocess.CompletedProcess[str]:
     command = [*before, sys.executable, "-m", "skyrocket", *arguments]
@@ -126,7 +129,10 @@ def test_a_host_name_is_an_address(tmp_path: Path):
         (["broker", "--set", "bindAddress=0.0.0.0"], "The broker"),
         (["broker", "--set", "bindAddress=::"], "The broker"),
         (["namesrv", "--host", "0.0.0.0"], "The nameserver"),
-        (["run", "--host", "0.0.0.0", "--set", "authenticationEnabled=true"], "The nameserver"),
+        (
+            ["run", "--host", "0.0.0.0", "--set", "authenticationEnabled=true", "--set", "haSecretPath=ha.secret"],
+            "The nameserver",
+        ),
     ],
     ids=" ".join,
 )
@@ -151,11 +157,22 @@ def test_insecure_is_logged_at_each_start(tmp_path: Path):
 
 def test_a_server_with_access_control_may_listen_everywhere(tmp_path: Path):
     names, port = free_port(), free_port(-2, 1)
-    keys = ["--set", 'innerClientAuthenticationCredentials={"accessKey":"inner","secretKey":"s3cret"}']
-    arguments = ["run", "--host", "0.0.0.0", "--namesrv-port", str(names), "--port", str(port), *SMALL]
-    arguments += ["--set", "authenticationEnabled=true", *keys]
+    secret = tmp_path / "ha.secret"
+    secret.write_text("what master and slaves know")
+    arguments = ["run", "--host", "0.0.0.0", "--namesrv-port", str(names), "--port", str(port), *SMALL, *ACCESS]
+    arguments += ["--set", f"haSecretPath={secret}"]
     with SkyrocketProcess("run", tmp_path, arguments, lambda: bool(registered(f"127.0.0.1:{names}"))) as process:
         assert "without access control" not in process.log_tail()
+        assert "without a secret" not in process.log_tail()
+
+
+@pytest.mark.parametrize("more", [[], ["--brokers", "2"]], ids=["one broker", "two brokers"])
+def test_access_control_alone_does_not_close_the_ha_port(tmp_path: Path, more: list[str]):
+    ports = ["--namesrv-port", str(free_port()), "--port", str(free_port(-2, 1))]
+    done = skyrocket("run", "--host", "0.0.0.0", *ports, *more, *SMALL, *ACCESS, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("The HA port of the broker listens on 0.0.0.0 without a secret: ")
+    assert "Set haSecretPath to a file with a secret that master and slaves share" in done.stderr
 
 
 # --- the VIP port

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
+from ipaddress import ip_network
 
 import pytest
 
@@ -124,3 +125,17 @@ def test_it_can_be_closed_while_clients_are_connected_and_its_port_is_free_then(
         assert again.listen("127.0.0.1", port) == port
         assert ask(port, "/small").status == 200
         again.close()
+
+
+def test_only_the_readers_that_are_named_get_a_page():
+    for readers, is_served in ((["10.0.0.0/8", "127.0.0.0/8"], True), (["::1/128", "10.0.0.7/32"], False)):
+        listener = HttpListener({"/small": small})
+        port = listener.listen("127.0.0.1", 0, [ip_network(text) for text in readers])
+        try:
+            with connect(port) as client:
+                if is_served:
+                    assert ask(port, "/small").status == 200
+                else:
+                    assert is_closed(client)
+        finally:
+            listener.close()

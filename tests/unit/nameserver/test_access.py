@@ -109,7 +109,18 @@ def test_refused_and_administrative_requests_are_in_the_audit_log(running: Runni
         ("refused", "", "PUT_KV_CONFIG"),
         ("admitted", "admin", "PUT_KV_CONFIG"),
     ]
+    assert [(line["targets"], line["response"]) for line in lines] == [(["n/k"], 16), (["n/k"], 0)]
     assert "secret" not in audit.read_text()
+
+
+def test_changes_are_audited_without_authentication_where_a_file_is_named(tmp_path: Path):
+    audit = tmp_path / "audit.log"
+    with a_nameserver(tmp_path, audit_log_path=str(audit)) as running:
+        assert ask(running, put(ADMIN)).code == ResponseCode.SUCCESS
+        assert stored_value(running) == ResponseCode.SUCCESS
+        wait_until(audit.exists, "a line of the audit log")
+    (line,) = [json.loads(line) for line in audit.read_text().splitlines()]
+    assert (line["user"], line["request"], line["targets"], line["response"]) == ("", "PUT_KV_CONFIG", ["n/k"], 0)
 
 
 def test_authentication_without_credentials_of_brokers_is_refused():

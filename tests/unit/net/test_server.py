@@ -376,3 +376,19 @@ async def test_slow_requests_are_logged(caplog: pytest.LogCaptureFixture):
         assert [record.getMessage() for record in caplog.records] == [
             "Requests of one read took 700 ms. The first one is GET_BROKER_CONFIG."
         ]
+
+
+async def test_a_handler_that_waits_for_long_is_logged(caplog: pytest.LogCaptureFixture):
+    async with scene() as played:
+
+        async def wait(command: Command, _connection: object) -> Command:
+            await asyncio.sleep(0)
+            played.clock.now += 700
+            return command.response(0)
+
+        played.router.add(RequestCode.QUERY_MESSAGE, wait)
+        for slow_ms, lines in ((0, 0), (701, 0), (700, 1)):
+            played.server.log_slower_than(slow_ms)
+            await played.ask(RequestCode.QUERY_MESSAGE)
+            assert len(caplog.records) == lines, slow_ms
+        assert caplog.records[0].getMessage() == "Request QUERY_MESSAGE was answered after 700 ms."

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import struct
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -96,6 +98,20 @@ async def test_what_only_servers_send_and_what_changes_nameservers_is_refused():
         assert (await (await scene.client()).request(Command(RequestCode.PUT_KV_CONFIG))).fields["by"] == "names"
 
 
+async def test_what_the_proxy_refuses_is_in_its_audit_log(tmp_path: Path):
+    audit = tmp_path / "audit.log"
+    async with playing(audit_log_path=str(audit)) as scene:
+        client = await scene.client()
+        for code in (RequestCode.PUT_KV_CONFIG, RequestCode.DELETE_TOPIC_IN_NAMESRV, 31_000):
+            await client.request(Command(code, fields={"AccessKey": "anybody"}))
+        await client.request(to("broker-a"))
+    lines = [json.loads(text) for text in audit.read_text().splitlines()]
+    assert [(line["decision"], line["user"], line["request"], line["response"]) for line in lines] == [
+        ("refused", "", "PUT_KV_CONFIG", ResponseCode.NO_PERMISSION),
+        ("refused", "", "DELETE_TOPIC_IN_NAMESRV", ResponseCode.NO_PERMISSION),
+    ]
+
+
 async def test_names_that_somebody_makes_up_leave_nothing_behind():
     async with playing() as scene:
         client = await scene.client()
@@ -109,6 +125,10 @@ async def test_names_that_somebody_makes_up_leave_nothing_behind():
         client = await scene.client()
         answers = await asyncio.gather(*(client.request(to(f"made-up-{i}")) for i in range(3)))
         assert [answer.code for answer in answers].count(ResponseCode.SYSTEM_BUSY) == 1
+        answers = await asyncio.gather(*(client.request(to(f"made-up-{i}", PULL)) for i in range(500)))
+        assert [answer.code for answer in answers].count(ResponseCode.SYSTEM_BUSY) == 498
+        (session,) = scene.proxy._sessions.values()
+        assert not session._brokers, "heartbeats visit each of them"
 
 
 # --- heartbeats and members

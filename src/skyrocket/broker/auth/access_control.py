@@ -2,7 +2,7 @@
 
 load      read users and rules; make initAuthenticationUser and the user of innerClientAuthenticationCredentials if they are
           missing; take what plain_acl.yml has
-install   register the requests about users and rules, and set the guard if authenticationEnabled
+install   register the requests about users and rules, set the guard if authenticationEnabled, and the audit of requests
 sign      sign what the broker sends to masters and nameservers
 follow    a slave's part: copy the users and rules of its master
 """
@@ -24,6 +24,7 @@ from skyrocket.auth.users import AccessKeys, User, UserType
 from skyrocket.broker.auth.access_store import AccessStore
 from skyrocket.broker.auth.guard import AccessGuard
 from skyrocket.broker.auth.handlers import SEALED, AccessHandlers
+from skyrocket.broker.auth.request_audit import BrokerAudit
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.audit_log import AuditLog
 from skyrocket.net.router import Router
@@ -36,6 +37,7 @@ from skyrocket.protocol.signature import signed_fields
 log = logging.getLogger(__name__)
 
 PLAIN_ACL_BYTES_MAX: Final = 16 * 1024 * 1024
+NAMED_MAX: Final = 20  # users in one line of the log
 
 Ask = Callable[[int, dict[str, str]], Awaitable[Command]]
 
@@ -46,6 +48,8 @@ class AccessControl:
         self.store = AccessStore(directory)
         self.audit = AuditLog(settings().audit_log_file, wall_ms)
         self._inner = settings().inner_credentials
+        self._is_audited = settings().is_audited
+        self._requests = BrokerAudit(self.audit, settings().cluster_name, knows_users=self.is_on)
 
     @property
     def is_on(self) -> bool:
@@ -83,9 +87,16 @@ class AccessControl:
         """Register the requests; from now on, the guard decides about every request if authentication is on."""
         AccessHandlers(self.store, is_authenticating=self.is_on).register(router)
         if self.is_on:
-            guard = AccessGuard(self._settings, lambda: self.store.table, self.audit)
+            guard = AccessGuard(self._settings, lambda: self.store.table, self._requests)
             self.store.on_change.append(guard.forget)
             router.set_guard(guard)
+        if self._is_audited:
+            router.audit = self._requests
+
+    def record_refused_slave(self, peer: str, remark: str) -> None:
+        """Take note of who wanted to copy the log without knowing the secret."""
+        if self._is_audited:
+            self._requests.record_refused_slave(peer, remark)
 
     def sign(self, command: Command) -> None:
         """Sign a request of the broker's own, if it has credentials."""
@@ -109,8 +120,13 @@ class AccessControl:
             decode(acls.body, list[AclInfo]) if acls.body else (),
             lambda text: unseal(key, text) if is_sealed else text,
         )
-        table = _with_super(self._inner, table)
-        await self.store.change(lambda _: table)
+        undone = await self.store.copy(_with_super(self._inner, table))
+        if undone:
+            log.warning(
+                "Users or rules that were changed here are now as the master has them: %s%s. Change them at the master.",
+                ", ".join(map(repr, undone[:NAMED_MAX])),
+                f" and {len(undone) - NAMED_MAX} more" if len(undone) > NAMED_MAX else "",
+            )
 
 
 def _with_super(keys: AccessKeys, table: AccessTable) -> AccessTable:

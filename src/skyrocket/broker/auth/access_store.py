@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from skyrocket.auth.access_file import FILE_BYTES_MAX, decode_table, encode_table
-from skyrocket.auth.access_table import AccessTable
+from skyrocket.auth.access_table import AccessTable, differing_users
 from skyrocket.auth.errors import AccessError
 from skyrocket.auth.sealing import KEY_BYTES, NONCE_BYTES
 from skyrocket.durable_file import read_file, replace_file
@@ -24,6 +24,7 @@ from skyrocket.protocol.responses import ResponseCode
 
 TABLE_FILE: Final = "access.json"
 KEY_FILE: Final = "access.key"
+CHANGED_HERE_MAX: Final = 1_000  # users; a copy tells nothing of older changes
 _OWNER_ONLY: Final = 0o600
 
 
@@ -37,6 +38,7 @@ class AccessStore:
         self._key_path = directory / KEY_FILE
         self._key = b""
         self._changing = asyncio.Lock()
+        self._changed_here: dict[str, None] = {}  # users that requests have changed since the last copy, the oldest first
         self.table = AccessTable()
         self.on_change: list[Callable[[], None]] = []
 
@@ -67,15 +69,31 @@ class AccessStore:
     async def change(self, changed: Callable[[AccessTable], AccessTable]) -> None:
         """Apply a change, one after another. It takes effect when it is on disk. Raise AccessError when nothing changes."""
         async with self._changing:
-            table = changed(self.table)
-            if table == self.table:
-                return
-            try:
-                await asyncio.to_thread(self._save, table)
-            except OSError as error:
-                sentence = f"The change could not be saved and was not made: {error.strerror}."
-                raise AccessError(sentence, ResponseCode.SYSTEM_ERROR) from error
-            self._take(table)
+            before, table = self.table, changed(self.table)
+            await self._replace(table)
+            for name in differing_users(before, table):
+                self._changed_here.pop(name, None)
+                self._changed_here[name] = None
+            while len(self._changed_here) > CHANGED_HERE_MAX:
+                del self._changed_here[next(iter(self._changed_here))]
+
+    async def copy(self, table: AccessTable) -> list[str]:
+        """Take a master's table. Return the users whose changes made here it does not have."""
+        async with self._changing:
+            undone = sorted(differing_users(self.table, table) & self._changed_here.keys())
+            await self._replace(table)
+            self._changed_here.clear()
+            return undone
+
+    async def _replace(self, table: AccessTable) -> None:
+        if table == self.table:
+            return
+        try:
+            await asyncio.to_thread(self._save, table)
+        except OSError as error:
+            sentence = f"The change could not be saved and was not made: {error.strerror}."
+            raise AccessError(sentence, ResponseCode.SYSTEM_ERROR) from error
+        self._take(table)
 
     def change_now(self, changed: Callable[[AccessTable], AccessTable]) -> None:
         """Like `change`, before the broker serves anybody."""

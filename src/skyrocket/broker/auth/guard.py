@@ -21,28 +21,25 @@ from skyrocket.auth.decision import AccessDecision, decide, refusal_remark
 from skyrocket.auth.policies import Acl
 from skyrocket.auth.request_needs import naming_fields, needs_of
 from skyrocket.auth.users import User, authenticate
+from skyrocket.broker.auth.request_audit import ADMINISTRATIVE, BrokerAudit
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.net.audit_log import ADMITTED, REFUSED, AuditLog
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import Refusal
 from skyrocket.protocol.command import RESPONSE_FLAG, Command, decode_command, encode_header
 from skyrocket.protocol.errors import FrameError
 from skyrocket.protocol.frame import Frame
-from skyrocket.protocol.permissions import Action, Resource
-from skyrocket.protocol.requests import REQUESTS
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.protocol.signature import ACCESS_KEY, CREDENTIAL_FIELDS, SECURITY_TOKEN, SIGNATURE
+from skyrocket.protocol.signature import CREDENTIAL_FIELDS, SECURITY_TOKEN, SIGNATURE
 
 ADMITTED_MAX: Final = 10_000  # remembered: users × resources × addresses
 
 _NOT_AUTHORIZED: Final = "Authorization failed. Please verify your access rights and try again."
-_CHANGES: Final = Action.CREATE | Action.UPDATE | Action.DELETE
 
 _Admitted = tuple[str | None, ...]  # user, address, and what the header names
 
 
 class AccessGuard:
-    def __init__(self, settings: Callable[[], BrokerSettings], table: Callable[[], AccessTable], audit: AuditLog) -> None:
+    def __init__(self, settings: Callable[[], BrokerSettings], table: Callable[[], AccessTable], audit: BrokerAudit) -> None:
         now = settings()  # the settings of access control change only with a restart
         self._is_authorizing = now.authorization_enabled
         self._is_compatible = now.authorization_compatible
@@ -67,8 +64,6 @@ class AccessGuard:
             remark = self._authorize(command, user, connection.peer[0])
         if remark is not None:
             return Refusal(ResponseCode.NO_PERMISSION, remark)
-        if is_administrative(command.code):
-            self._record(ADMITTED, command, connection)
         # Some handlers pass a request on to a consumer. The request code is not signed: with a signature of an administrator's,
         # the consumer could send the same fields under another code.
         command.fields.pop(SIGNATURE, None)
@@ -76,21 +71,7 @@ class AccessGuard:
         return None
 
     def record_refusal(self, command: Command, connection: Connection, refusal: Refusal) -> None:
-        self._record(REFUSED, command, connection, refusal.remark)
-
-    def _record(self, decision: str, command: Command, connection: Connection, remark: str = "") -> None:
-        spec = REQUESTS.get(command.code)
-        # The body of a stranger's request is not decoded: that could take long.
-        is_readable = decision == ADMITTED or spec is None or spec.permission.resource is not Resource.IN_BODY
-        self._audit.record(
-            decision,
-            user=command.fields.get(ACCESS_KEY, ""),
-            peer=connection.peer_text,
-            code=command.code,
-            request="" if spec is None else spec.name,
-            resources=[str(need) for need in needs_of(command, self._cluster)] if is_readable else (),
-            remark=remark,
-        )
+        self._audit.record_refusal(command, connection, refusal)
 
     def _authenticate(self, command: Command) -> tuple[User | None, str | None]:
         """Return who sends a request, and why that is not believed. Both are None for a code that needs no signature."""
@@ -133,7 +114,7 @@ class AccessGuard:
 
     def _is_admitted(self, command: Command, address: str) -> bool:
         user, remark = self._authenticate(command)
-        if remark is not None or is_administrative(command.code):
+        if remark is not None or command.code in ADMINISTRATIVE:
             return False
         row = self._admitted.get(command.code)
         if row is None:
@@ -152,13 +133,3 @@ class AccessGuard:
             known.add(key)
             self._admitted_count += 1
         return True
-
-
-def is_administrative(code: int) -> bool:
-    """Whether a request changes something as an administrator does: not as a consumer, which commits its own offsets."""
-    return code in _ADMINISTRATIVE
-
-
-_ADMINISTRATIVE: Final = frozenset(
-    code for code, spec in REQUESTS.items() if spec.permission.actions & _CHANGES and not spec.permission.actions & Action.SUB
-)

@@ -136,8 +136,8 @@ class DLedgerNode:
         self._checkpoint_ms = 0
 
     async def start(self, host: str) -> None:
-        """Listen on the node's port, and take part in the group."""
-        await self._port.listen(host, self._group.port)
+        """Listen on the node's port, and take part in the group. `host` is the broker's bindAddress."""
+        await self._port.listen(self._group.listen_host(host), self._group.port)
         self._roles.start()
         self._repairer.start()
         self.driver.start()

@@ -9,6 +9,7 @@ A broker registers as id 0 while its node leads, and otherwise with the number o
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from skyrocket.raft.config import GroupConfig
@@ -31,6 +32,17 @@ class LedgerGroup(NamedTuple):
     port: int  # of this node
     slave_id: int  # the broker id while another node leads
     batch_push: bool
+
+    def listen_host(self, bind_address: str) -> str:
+        """Return where the node's own port listens: a group on one machine needs no port beyond it.
+
+        A name is no loopback address: a machine may know its own name under one.
+        """
+        host = self.addresses[self.config.self_id].rpartition(":")[0].strip("[]")
+        try:
+            return host if ip_address(host).is_loopback else bind_address
+        except ValueError:
+            return bind_address
 
 
 def read_group(settings: BrokerSettings) -> LedgerGroup:

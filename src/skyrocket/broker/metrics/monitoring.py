@@ -34,7 +34,7 @@ class BrokerMonitoring(Monitoring):
         super().__init__(Health("the broker"))
         self._stages = stages
         self._store = store
-        self._place = settings.metrics_address, settings.otlp_values
+        self._place = settings.metrics_address, settings.otlp_values, settings.metrics_readers
 
     def listen(self) -> None:
         self.begin(*self._place)

@@ -32,7 +32,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from skyrocket.broker.errors import ReplicationError
+from skyrocket.broker.errors import ReplicationError, UnknownSlaveError
 from skyrocket.broker.replication.master_link import LogBounds
 from skyrocket.store.replica.log_reader import LogSpan
 
@@ -142,11 +142,14 @@ class MasterOpening:
         if isinstance(message, Hello):
             return [self._welcome(message, log)]
         if isinstance(message, Proof) and self._slave_nonce is not None:
-            check_proof(message.proof, self._identity.secret, "slave", self._slave_nonce, self._nonce)
+            try:
+                check_proof(message.proof, self._identity.secret, "slave", self._slave_nonce, self._nonce)
+            except ReplicationError as error:
+                raise UnknownSlaveError(str(error)) from error
             self._is_proven = True
             return []
         if not self._is_proven:
-            raise ReplicationError("it asked for the log before it has shown who it is")
+            raise UnknownSlaveError("it asked for the log before it has shown who it is")
         if isinstance(message, Compare):
             spans = [LogSpan(offset, size) for offset, size, _ in message.records]
             if any(span.size <= 0 for span in spans) or sum(span.size for span in spans) > COMPARED_BYTES_MAX:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, cast
 
-from skyrocket.broker.errors import ReplicationError
+from skyrocket.broker.errors import ReplicationError, UnknownSlaveError
 from skyrocket.broker.replication.ha_opening import (
     OPENING,
     Compared,
@@ -60,12 +60,15 @@ class HaServer:
         now_ms: Callable[[], int],
         on_acknowledged: Callable[[], None],
         secret: bytes = b"",
+        on_refused: Callable[[str, str], None] = lambda _peer, _why: None,
     ) -> None:
         """`on_acknowledged` is called when a slave has more than before, and when one comes or goes.
 
-        With a `secret`, only slaves that know it are served. Apache's do not.
+        With a `secret`, only slaves that know it are served. Apache's do not. `on_refused` is called with the address of another
+        one, and why.
         """
         self.secret = secret
+        self.on_refused = on_refused
         self.store = store
         self.reader = reader
         self.settings = settings
@@ -175,7 +178,7 @@ class SlaveConnection(asyncio.Protocol):
             data, self._first = self._first, b""
             if not data.startswith(OPENING):
                 if self._server.secret:
-                    raise ReplicationError("it does not know the secret of haSecretPath. Slaves of Apache's cannot")
+                    raise UnknownSlaveError("it does not know the secret of haSecretPath. Slaves of Apache's cannot")
                 return data
             data = data[len(OPENING) :]
             self._opening = MasterOpening(self._server.identity(), secrets.token_hex(16))
@@ -299,6 +302,8 @@ class SlaveConnection(asyncio.Protocol):
             self._write(heartbeat)
 
     def _close(self, reason: BaseException) -> None:
+        if isinstance(reason, UnknownSlaveError):
+            self._server.on_refused(self.peer, str(reason))
         outside.warning("The connection of slave %s is closed: %s.", self.peer, str(reason).rstrip("."))
         self.abort()
 

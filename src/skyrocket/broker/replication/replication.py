@@ -44,6 +44,7 @@ class Replication:
         self._chooses_port = settings().port == 0  # the system chooses the broker's port, and that for slaves
         self._on_horizon: Callable[[], None] = lambda: None
         self._copies = 1  # that a send waits for, the master's own included
+        self.on_refused: Callable[[str, str], None] = lambda _peer, _why: None  # called with slaves that the HA port refuses
         self.server: HaServer | None = None  # of a master
         self.client: HaClient | None = None  # of a slave
         self.ha_port = 0  # 0 while nothing listens
@@ -66,7 +67,9 @@ class Replication:
             self.client.start()
             return
         self._on_horizon = on_confirmed
-        self.server = HaServer(self._store, self._reader, self._settings, self._now_ms, self._on_acknowledged, secret)
+        self.server = HaServer(
+            self._store, self._reader, self._settings, self._now_ms, self._on_acknowledged, secret, self.on_refused
+        )
         try:
             default_port = 0 if self._chooses_port else settings.port + 1
             self._tls = tls = settings.server_tls() if settings.uses_ha_tls else None

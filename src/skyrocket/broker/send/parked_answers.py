@@ -22,18 +22,23 @@ The table keeps encoded answers and nothing of the requests, so its memory is wh
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
 from skyrocket.broker.limits import PARKED_ANSWER_BYTES_MAX, PARKED_ANSWERS_MAX
 from skyrocket.net.connection import Connection
+from skyrocket.net.outside_log import OutsideLog
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.command import decode_command, encode_command
 from skyrocket.protocol.frame import FrameSplitter
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.horizon import MAJORITY, REPLICAS, Horizon
 from skyrocket.store.log.segments import OFFSET_MAX
+
+log = logging.getLogger(__name__)
+outside = OutsideLog(log)  # a disk that takes long is told of a few times a minute, not with each release
 
 SYNC_FLUSH_TIMEOUT_MS = 5_000  # Apache's syncFlushTimeout: after it the answer is FLUSH_DISK_TIMEOUT, stored but not flushed
 MAJORITY_TIMEOUT_MS = 2_500  # DLedger's maxWaitAckTimeMs
@@ -124,8 +129,10 @@ class ConfirmedAnswers:
         now_ms: Callable[[], int],
         parked: ParkedAnswers | None = None,
         slave_timeout_ms: Callable[[], int] = lambda: SYNC_FLUSH_TIMEOUT_MS,
+        slow_ms: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`now_ms` is a clock that never jumps: answers wait for a duration."""
+        """`now_ms` is a clock that never jumps: answers wait for a duration. Those that waited `slow_ms` are logged; 0: none."""
+        self._slow_ms = slow_ms
         self._is_group = horizon.requires(MAJORITY)
         self._copies = MAJORITY if self._is_group else REPLICAS
         self._copy_timeout_ms: Callable[[], int] = slave_timeout_ms
@@ -183,8 +190,15 @@ class ConfirmedAnswers:
         released = self._parked.release(self._horizon.confirmed)
         for parked in released:
             parked.connection.send(parked.answer)
-        if released and self.on_released is not None:
-            self.on_released(self._now_ms() - released[0].since_ms)
+        if released:
+            waited_ms = self._now_ms() - released[0].since_ms
+            if waited_ms and self._is_slow(waited_ms):
+                outside.warning("Sends were confirmed after %d ms: the disk, or the copies, take long.", waited_ms)
+            if self.on_released is not None:
+                self.on_released(waited_ms)
+
+    def _is_slow(self, waited_ms: int) -> bool:
+        return waited_ms >= self._slow_ms() > 0
 
     def fail_all(self, why: str) -> None:
         """Answer all that wait with an error: this node of a group leads no more, and cannot say what becomes of them."""
@@ -194,7 +208,11 @@ class ConfirmedAnswers:
     def check_time(self, now_ms: int) -> None:
         """Answer the requests that have waited too long: the messages are stored, maybe not on disk or at slaves."""
         replicated = self._horizon.reached(self._copies)
-        for parked in self._parked.expire(now_ms, SYNC_FLUSH_TIMEOUT_MS, replicated, self._copy_timeout_ms()):
+        expired = self._parked.expire(now_ms, SYNC_FLUSH_TIMEOUT_MS, replicated, self._copy_timeout_ms())
+        waited_ms = max((now_ms - parked.since_ms for parked in expired), default=0)
+        if expired and self._is_slow(waited_ms):
+            outside.warning("%d answers to sends left after %d ms without a confirmation.", len(expired), waited_ms)
+        for parked in expired:
             parked.connection.send(self._unconfirmed(parked.position, parked.answer, _LATE, _ALONE))
 
     def _unconfirmed(self, position: int, answer: bytes, unflushed: str, alone: str) -> bytes:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from skyrocket.client.admin.results import BrokerInfo
-from skyrocket.client.errors import BrokerError, NoRouteError, NotFoundError, UnreachableError
+from skyrocket.client.errors import BrokerError, ClientError, NoRouteError, NotFoundError, UnreachableError
 from skyrocket.client.queues import Queue
 from skyrocket.client.session.namespaces import with_namespace, without_namespace
 from skyrocket.client.session.routes import Route
@@ -23,6 +23,11 @@ from skyrocket.protocol.system_names import is_system_name
 
 T = TypeVar("T")
 A = TypeVar("A")
+
+_NOTHING_CHANGED: Final = (
+    "Nothing was changed, at the brokers neither. A nameserver knows only the two users of its own settings "
+    "(initAuthenticationUser, innerClientAuthenticationCredentials): sign as one that brokers know, too."
+)
 
 
 class Brokers:
@@ -131,6 +136,23 @@ class Brokers:
     async def request_all_nameservers(self, code: int, header: Header | None = None, body: bytes = b"") -> None:
         """Send a request to every nameserver, as they do not replicate."""
         await self.for_each(self.session.nameservers, lambda address: self.session.request_ok(address, code, header, body))
+
+    async def check_nameservers(self) -> None:
+        """Raise BrokerError when a nameserver would refuse a change. Call it before the part of a change that brokers make.
+
+        A nameserver with access control has users of its own. Asking for its settings needs the same right as a change. One that
+        cannot be reached, or does not know the request, says nothing about rights.
+        """
+
+        async def check(address: str) -> None:
+            try:
+                answer = await self.session.request(address, Command(RequestCode.GET_NAMESRV_CONFIG))
+            except ClientError:
+                return
+            if answer.code == ResponseCode.NO_PERMISSION:
+                raise BrokerError(answer.code, f"{answer.remark or 'refused.'} {_NOTHING_CHANGED}", address)
+
+        await self.for_each(self.session.nameservers, check)
 
     def decode_body(self, answer: Command, body_type: type[T]) -> T:
         """Decode the body of a response. Raises BrokerError if it is not valid."""

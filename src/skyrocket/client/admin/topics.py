@@ -71,6 +71,8 @@ class TopicAdmin:
         """
         check_topic(topic)
         masters = await self._brokers.masters(cluster, brokers)
+        if order is not None:  # the nameservers keep it
+            await self._brokers.check_nameservers()
         changes = _config_changes(queues, read_queues, write_queues, permission, order)
         settings = await self._brokers.for_each(
             list(masters), lambda name: self._update(topic, name, masters[name], changes, attributes or {})
@@ -146,10 +148,11 @@ class TopicAdmin:
     async def delete(self, topic: str, *, cluster: str | None = None) -> None:
         """Delete a topic at all masters and nameservers, or only in one cluster. Its messages and its consumer offsets are lost.
 
-        Raises NoRouteError if the topic does not exist.
+        Raises NoRouteError if the topic does not exist, and BrokerError before anything is deleted if a nameserver refuses it.
         """
         await self._brokers.route(topic)
         masters = await self._brokers.masters(cluster)
+        await self._brokers.check_nameservers()
         wire_topic, request_ok = self._brokers.to_wire(topic), self._brokers.session.request_ok
         header = DeleteTopicRequestHeader(topic=wire_topic)
         await self._brokers.for_each(

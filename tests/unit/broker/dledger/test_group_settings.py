@@ -67,3 +67,13 @@ def test_settings_that_make_no_group_are_refused_with_one_sentence(change: dict[
 def test_settings_of_a_group_have_no_effect_without_it():
     values: dict[str, Any] = {"dledger_peers": "nonsense"}
     replace(BrokerSettings(), **values).check()
+
+
+@pytest.mark.parametrize(
+    ("node", "host"), [("n1", "0.0.0.0"), ("n2", "::1"), ("n3", "127.0.0.1"), ("n4", "0.0.0.0")], ids=["far", "v6", "v4", "name"]
+)
+def test_a_node_whose_address_is_loopback_listens_there_alone(node: str, host: str):
+    """A name may mean loopback on this machine and another address on others."""
+    peers = "n1-10.0.0.2:1;n2-[::1]:2;n3-127.0.0.1:3;n4-localhost:4"
+    group = read_group(BrokerSettings().with_texts({**GROUP, "dLegerPeers": peers, "dLegerSelfId": node}))
+    assert group.listen_host("0.0.0.0") == host

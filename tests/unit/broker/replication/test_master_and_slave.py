@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import struct
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -337,6 +338,20 @@ async def test_master_and_slave_with_the_same_secret_trust_each_other(tmp_path, 
         await until_closed(reader)
         assert "does not know the secret of haSecretPath" in caplog.text
         writer.close()
+
+
+async def test_slaves_that_the_ha_port_refuses_are_in_the_audit_log(tmp_path):
+    (tmp_path / "secret").write_text("s3cret\n")
+    audit = tmp_path / "audit.log"
+    async with running(tmp_path / "master", ha_secret_path=str(tmp_path / "secret"), audit_log_path=str(audit)) as master:
+        reader, writer = await dial(master)
+        writer.write(struct.pack(">q", 0))
+        await until_closed(reader)
+        host, port = writer.get_extra_info("sockname")
+        writer.close()
+    (line,) = [json.loads(text) for text in audit.read_text().splitlines()]
+    assert (line["decision"], line["peer"], line["code"], line["request"]) == ("refused", f"{host}:{port}", None, "HA")
+    assert "does not know the secret" in line["remark"]
 
 
 async def test_a_slave_of_another_broker_is_refused(tmp_path, caplog):

@@ -8,6 +8,7 @@ import pytest
 
 from skyrocket.broker.send.parked_answers import ConfirmedAnswers, ParkedAnswer, ParkedAnswers
 from skyrocket.broker.send.responses import send_response
+from skyrocket.net import outside_log
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.command import CommandDecoder
@@ -115,6 +116,37 @@ def test_a_late_answer_still_says_where_the_message_is():
     header = late.header(SendMessageResponseHeader)
     assert late.code == ResponseCode.FLUSH_DISK_TIMEOUT
     assert (header.msg_id, header.queue_id, header.queue_offset, header.transaction_id) == ("0A000007", 3, 17, "U1")
+
+
+@pytest.mark.parametrize(("slow_ms", "lines"), [(0, 0), (701, 0), (700, 1)])
+def test_answers_that_wait_long_are_logged(slow_ms: int, lines: int, caplog: pytest.LogCaptureFixture):
+    horizon, peer, now = Horizon(0, ["flushed"]), Writes(), [0]
+    answers = ConfirmedAnswers(horizon, lambda: now[0], slow_ms=lambda: slow_ms)
+    horizon.append(200)
+    for position in (100, 150, 200):
+        answers.send(position, peer.connection, a_success(1))
+    now[0] = 700
+    horizon.flush(150)
+    answers.release()
+    texts = [record.getMessage() for record in caplog.records]
+    assert texts == ["Sends were confirmed after 700 ms: the disk, or the copies, take long."] * lines
+    answers.check_time(5_001)
+    assert len(peer.sent) == 3
+    assert ("1 answers to sends left after 5001 ms without a confirmation." in caplog.text) is (slow_ms != 0)
+
+
+def test_a_slow_disk_does_not_fill_the_log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(outside_log, "LINES_MAX", 10)
+    horizon, peer, now = Horizon(0, ["flushed"]), Writes(), [0]
+    answers = ConfirmedAnswers(horizon, lambda: now[0], slow_ms=lambda: 1)
+    for position in range(1, 101):
+        horizon.append(position)
+        answers.send(position, peer.connection, a_success(1))
+        now[0] += 5
+        horizon.flush(position)
+        answers.release()
+    assert len(peer.sent) == 100
+    assert len(caplog.records) <= 10
 
 
 def test_new_messages_are_refused_while_the_table_is_full():
