@@ -52,8 +52,11 @@ class Cluster(Protocol):
     async def connect_nameserver(self, connect: Callable[[str], Awaitable[Connection]]) -> Opened:
         """Connect to a nameserver that can be reached. Raise NetError when none can."""
 
-    async def find_broker(self, name: str, broker_id: int | None, not_at: str = "") -> str:
-        """Return the address of a broker. Raise NetError when no nameserver knows it, or only at `not_at`."""
+    def broker_address(self, name: str, port_id: int | None) -> str | None:
+        """Return the address of the broker that has a port, or the master's (the first slave's while there is none)."""
+
+    async def find_broker(self, name: str, port_id: int | None, not_at: str = "") -> str:
+        """Like `broker_address`, and ask a nameserver if need be. Raise NetError when none knows another one than `not_at`."""
 
     async def broker_names(self) -> list[str]:
         """Return the names of all brokers. Ask a nameserver if none is known."""
@@ -72,7 +75,7 @@ class ClientSession:
         self._dialer.on_closed.append(self._on_closed)
         self._links: dict[str, ServerLink] = {}
         self._by_connection: dict[Connection, ServerLink] = {}
-        self._brokers: set[str] = set()  # that the client uses: their names were in a route or a request
+        self._brokers: set[str] = set()  # that the client uses at this port: their names were in a route or a request
         self._has_route = False  # before its first route, a client that has connected again may use any broker
         self._heartbeat = LastHeartbeat(self.limits)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -116,7 +119,6 @@ class ClientSession:
             else:
                 self._refuse(request, ResponseCode.NO_PERMISSION, _NO_NAMESRV_ADMIN)
         elif destination.receiver is Receiver.NAMED_BROKER:
-            self._brokers.add(destination.broker)
             self._link(destination.broker).forward(frame, request)
         elif destination.receiver is Receiver.NOBODY:
             self._refuse(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"The proxy takes no request {request.code}.")
@@ -130,8 +132,16 @@ class ClientSession:
             self._begin(request, self._ask_one_broker(frame, request, destination))
 
     def _used_brokers(self) -> list[str]:
-        """Return the names of the brokers that the client uses; none when the proxy does not know any yet."""
-        return sorted(self._brokers) if self._has_route and self._brokers else self._cluster.directory.names
+        """Return the names of the brokers that the client uses; none when the proxy does not know any yet.
+
+        A broker with a port of its own gets its heartbeats there, over another session.
+        """
+        if self._has_route and self._brokers:
+            return sorted(self._brokers)
+        return [name for name in self._cluster.directory.names if self._is_at_main(name)]
+
+    def _is_at_main(self, name: str) -> bool:
+        return self._cluster.visible.has_main(name, self._cluster.directory.ids(name))
 
     async def _ask_one_broker(self, frame: Frame, request: Command, destination: Destination) -> None:
         """Pass on a request that names no broker."""
@@ -152,9 +162,11 @@ class ClientSession:
         self._link((open_names or names)[0]).forward(frame, request)
 
     async def _find_all(self, frame: Frame, request: Command) -> None:
-        names = await self._cluster.broker_names()
+        known = await self._cluster.broker_names()
+        names = self._used_brokers()
         if not names:
-            self.fail(request, "No nameserver knows a broker.", NOT_SENT)
+            nobody = "Each broker has a port of its own (brokerPorts)." if known else "No nameserver knows a broker."
+            self.fail(request, nobody, NOT_SENT)
             return
         self._pass_to_all(frame, request, names)
 
@@ -245,13 +257,12 @@ class ClientSession:
 
     def _connector(self, name: str) -> Callable[[], Awaitable[Opened]]:
         async def connect_broker() -> Opened:
-            broker_id = self._fixed[1] if self._fixed is not None else None
-            address = await self._cluster.find_broker(name, broker_id)
+            address = await self._cluster.find_broker(name, self._port_id)
             try:
                 return Opened(address, await self._dialer.open(address))
             except ConnectError as error:
                 try:
-                    address = await self._cluster.find_broker(name, broker_id, not_at=address)
+                    address = await self._cluster.find_broker(name, self._port_id, not_at=address)
                 except ConnectError:
                     raise error from None
             return Opened(address, await self._dialer.open(address))
@@ -261,15 +272,21 @@ class ClientSession:
 
         return connect_broker if name else connect_nameserver
 
+    @property
+    def _port_id(self) -> int | None:
+        return None if self._fixed is None else self._fixed[1]
+
     def _has_moved(self, link: ServerLink) -> bool:
         if not link.name:
             return False
-        address = self._cluster.directory.address(link.name, self._fixed[1] if self._fixed is not None else None)
+        address = self._cluster.broker_address(link.name, self._port_id)
         return address is not None and address != link.address
 
     def on_link_open(self, link: ServerLink, connection: Connection) -> None:
         self._by_connection[connection] = link
-        heartbeat = self._heartbeat.repeat(connection.next_opaque()) if link.name else None
+        if link.name and (self._fixed is not None or self._is_at_main(link.name)):
+            self._brokers.add(link.name)  # not when the client names it: anybody can make up names
+        heartbeat = self._heartbeat.repeat(connection.next_opaque()) if link.name in self._brokers else None
         if heartbeat is not None and not link.waits_for(RequestCode.HEART_BEAT):
             connection.send_command(heartbeat)
 
@@ -322,9 +339,13 @@ class ClientSession:
         if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
             route = decode(frame.body, TopicRouteData)
             directory.learn(route)
-            self._brokers.update(broker.broker_name for broker in route.broker_datas)
-            self._has_route = True
             visible.show_route(route)
+            for broker in route.broker_datas:
+                if visible.is_main(broker):
+                    self._brokers.add(broker.broker_name)
+                else:
+                    self._brokers.discard(broker.broker_name)
+            self._has_route = True
             dialect = route_dialect(request.version, request.fields.get("acceptStandardJsonOnly") == "true")
             return frame._replace(body=encode(route, dialect))
         if request.code == RequestCode.GET_BROKER_CLUSTER_INFO:

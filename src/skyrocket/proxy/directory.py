@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from skyrocket.protocol.bodies import BrokerData, ClusterInfo, TopicRouteData
+
+_MASTER: Final = 0
 
 
 class BrokerDirectory:
@@ -33,6 +36,10 @@ class BrokerDirectory:
     def names(self) -> list[str]:
         return sorted(self._addresses)
 
+    def ids(self, name: str) -> Collection[int]:
+        """Return the ids of the brokers with a name: 0 is the master."""
+        return self._addresses.get(name, ())
+
     def address(self, name: str, broker_id: int | None = None) -> str | None:
         """Return the address of a broker. Without an id: the master's, or that of the first slave while there is no master."""
         known = self._addresses.get(name)
@@ -44,8 +51,9 @@ class BrokerDirectory:
 class VisibleAddresses:
     """The addresses that clients see instead of the brokers'.
 
-    A broker with a port of its own has that port. Of the others, the master (or the first slave while there is none) has the
-    proxy's main address, where requests find their broker by its name. Further slaves are not shown.
+    A broker with a port of its own has that port. Of the others, the master has the proxy's main address, where requests find
+    their broker by its name. While there is no master, the first slave has the master's address, unless it has a port. Further
+    slaves are not shown. So no broker has two addresses: a client would register at it twice.
     """
 
     def __init__(self, main: str, ports: Mapping[tuple[str, int], str]) -> None:
@@ -63,8 +71,25 @@ class VisibleAddresses:
         for broker in (cluster.broker_addr_table or {}).values():
             self._show(broker)
 
+    def is_main(self, shown: BrokerData) -> bool:
+        """Whether a broker of a route, as clients see it, has the proxy's main address."""
+        return self._main in (shown.broker_addrs or {}).values()
+
+    def has_main(self, name: str, ids: Collection[int]) -> bool:
+        """Whether one of the brokers with a name, which have these ids, has the proxy's main address."""
+        return self._main in self._shown(name, ids).values()
+
+    def served_id(self, port: tuple[str, int], ids: Collection[int]) -> int:
+        """Return the id of the broker that a broker's port serves at present, of the brokers that have its name."""
+        name, number = port
+        first = min(ids, default=number)
+        return first if number == _MASTER and (name, first) not in self._ports else number
+
     def _show(self, broker: BrokerData) -> None:
-        real = broker.broker_addrs or {}
-        first = min(real, default=0)
-        shown = {number: self._ports.get((broker.broker_name, number), self._main if number == first else "") for number in real}
-        broker.broker_addrs = {number: address for number, address in shown.items() if address}
+        broker.broker_addrs = self._shown(broker.broker_name, broker.broker_addrs or {})
+
+    def _shown(self, name: str, ids: Collection[int]) -> dict[int, str]:
+        of_master = self._ports.get((name, _MASTER), self._main)
+        first = min(ids, default=_MASTER)
+        shown = {number: self._ports.get((name, number), of_master if number == first else "") for number in ids}
+        return {number: address for number, address in shown.items() if address}

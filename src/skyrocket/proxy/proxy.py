@@ -165,14 +165,18 @@ class Proxy:
         """Return the nameservers: first the one that has answered last, so that no client waits for one that has gone."""
         return sorted(self.settings.nameservers, key=lambda address: address != self._answered)
 
-    async def find_broker(self, name: str, broker_id: int | None, not_at: str = "") -> str:
-        found = self.directory.address(name, broker_id)
+    def broker_address(self, name: str, port_id: int | None) -> str | None:
+        served_id = None if port_id is None else self.visible.served_id((name, port_id), self.directory.ids(name))
+        return self.directory.address(name, served_id)
+
+    async def find_broker(self, name: str, port_id: int | None, not_at: str = "") -> str:
+        found = self.broker_address(name, port_id)
         if found is None or found == not_at:
             await self._look_again()
-            found = self.directory.address(name, broker_id)
+            found = self.broker_address(name, port_id)
         if found is None or found == not_at:
             elsewhere = f" at another address than {not_at}" if found else ""
-            number = "" if broker_id is None else f" with id {broker_id}"
+            number = "" if port_id is None else f" with id {port_id}"
             raise ConnectError(f"No nameserver knows broker {name}{number}{elsewhere}.")
         return found
 

@@ -109,6 +109,32 @@ async def test_names_that_somebody_makes_up_leave_nothing_behind():
         client = await scene.client()
         answers = await asyncio.gather(*(client.request(to(f"made-up-{i}")) for i in range(3)))
         assert [answer.code for answer in answers].count(ResponseCode.SYSTEM_BUSY) == 1
+        (session,) = scene.proxy._sessions.values()
+        assert not session._links
+        assert not session._brokers
+
+
+async def test_names_that_somebody_makes_up_beyond_the_bound_of_links_get_no_heartbeat():
+    limits = replace(QUICK, links_max=3)  # a nameserver, and two brokers
+    async with playing(limits=limits) as scene:
+        reader, writer = await asyncio.open_connection("127.0.0.1", scene.proxy.port)
+        requests = [Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields={"topic": "t"}), to("broker-a"), to("broker-b")]
+        requests += [to(f"made-up-{i}") for i in range(5_000)]
+        for opaque, request in enumerate(requests):
+            request.opaque = opaque
+        writer.write(b"".join(map(encode_command, requests)))
+        decoder, got = CommandDecoder(), []
+        while len(got) < len(requests):
+            got += decoder.feed(await reader.read(MIB))
+        assert [each.code for each in got].count(ResponseCode.SYSTEM_BUSY) == 5_000
+        (session,) = scene.proxy._sessions.values()
+        assert session._brokers == {"broker-a", "broker-b"}
+        writer.write(encode_command(heartbeat()))
+        (answer,) = decoder.feed(await reader.read(MIB))
+        assert answer.code == 0
+        assert [broker.codes for broker in scene.brokers.values()] == [[QUERY, RequestCode.HEART_BEAT]] * 2
+        writer.close()
+        await writer.wait_closed()
 
 
 # --- heartbeats and members
@@ -465,10 +491,66 @@ async def test_a_port_of_a_broker_follows_its_master():
         assert (await client.request(Command(QUERY))).fields["by"] == "slave"
 
 
-def _ports(*names: str) -> tuple[object, ...]:
+@pytest.mark.parametrize("with_ports", [("broker-b",), ("broker-a", "broker-b")])
+async def test_a_broker_with_a_port_of_its_own_knows_a_client_once(with_ports: tuple[str, ...]):
+    """Clients send their heartbeat to every address of their routes. A member that a broker knows by two connections counts
+    twice when Apache's clients share out the queues, and some queues have no reader."""
+    async with playing(broker_ports=_ports(*with_ports)) as scene:
+        if "broker-a" in with_ports:
+            scene.table["broker-a"] = {1: scene.brokers["broker-a"].address}  # the slave, without its master
+            await scene.proxy._look()
+        main = await scene.client()
+        route = await scene.learn(main)
+        shown = {address for broker in route.broker_datas for address in (broker.broker_addrs or {}).values()}
+        assert len(shown) == 2
+        ports = [int(address.rpartition(":")[2]) for address in shown - {scene.proxy.address}]
+        for connection in [main, *[await scene.client(port) for port in ports]]:
+            await connection.request(heartbeat())
+        await main.request(Command(RequestCode.GET_CONSUMER_LIST_BY_GROUP, fields={"consumerGroup": "g"}))
+        assert [len(broker.connections) for broker in scene.brokers.values()] == [1, 1]
+
+
+async def test_before_its_first_route_a_client_is_known_to_the_brokers_of_the_main_address():
+    async with playing(broker_ports=_ports("broker-b")) as scene:
+        client = await scene.client()
+        assert (await client.request(heartbeat())).code == 0
+        assert (await client.request(to("broker-b"))).fields["by"] == "broker-b"
+        assert (scene.brokers["broker-a"].codes, scene.brokers["broker-b"].codes) == ([RequestCode.HEART_BEAT], [QUERY])
+    async with playing(broker_ports=_ports("broker-a", "broker-b")) as scene:
+        answer = await (await scene.client()).request(heartbeat())
+        assert (answer.code, "a port of its own" in (answer.remark or "")) == (ResponseCode.SERVICE_NOT_AVAILABLE, True)
+
+
+async def test_a_port_of_a_broker_takes_requests_for_the_slave_while_there_is_no_master():
+    """Clients of RocketMQ 4 name no broker in their requests, so the main address would be of no use to them."""
+    async with playing(broker_ports=_ports("broker-a", "broker-b")) as scene:
+        master, slave = scene.brokers["broker-a"].address, scene.brokers["broker-b"].address
+        at = f"127.0.0.1:{scene.proxy.broker_ports['broker-a', 0]}"
+        for table, by in (({1: slave}, "broker-b"), ({0: master, 1: slave}, "broker-a")):
+            scene.table["broker-a"] = table
+            await scene.proxy._look()
+            route = await scene.learn(await scene.client())
+            assert [each.broker_addrs for each in route.broker_datas if each.broker_name == "broker-a"] == [{min(table): at}]
+            client = await scene.client(scene.proxy.broker_ports["broker-a", 0])
+            assert (await client.request(Command(QUERY))).fields["by"] == by
+
+
+async def test_a_slave_with_a_port_of_its_own_is_reached_through_no_other():
+    async with playing("broker-a", broker_ports=_ports("broker-a") + _ports("broker-a", broker_id=1)) as scene:
+        scene.table["broker-a"] = {1: scene.brokers["broker-a"].address}
+        await scene.proxy._look()
+        ports = scene.proxy.broker_ports
+        route = await scene.learn(await scene.client())
+        assert [each.broker_addrs for each in route.broker_datas] == [{1: f"127.0.0.1:{ports['broker-a', 1]}"}]
+        answer = await (await scene.client(ports["broker-a", 0])).request(Command(QUERY))
+        assert (answer.code, "broker-a with id 0" in (answer.remark or "")) == (ResponseCode.SERVICE_NOT_AVAILABLE, True)
+        assert (await (await scene.client(ports["broker-a", 1])).request(Command(QUERY))).fields["by"] == "broker-a"
+
+
+def _ports(*names: str, broker_id: int = 0) -> tuple[object, ...]:
     from skyrocket.proxy.settings import BrokerPort
 
-    return tuple(BrokerPort(name, 0, 0) for name in names)
+    return tuple(BrokerPort(name, broker_id, 0) for name in names)
 
 
 async def test_a_one_way_request_that_goes_nowhere_is_logged(caplog: pytest.LogCaptureFixture):

@@ -59,3 +59,19 @@ def test_a_port_of_its_own_is_shown_for_a_broker_and_for_a_slave():
         "b": {0: "p:1", 1: "p:3"},
     }
     visible.show_cluster(ClusterInfo())
+
+
+def test_the_port_of_a_master_serves_the_first_slave_while_there_is_no_master():
+    visible = VisibleAddresses("p:1", {("a", 0): "p:2", ("b", 0): "p:3", ("b", 1): "p:4"})
+    route = TopicRouteData(broker_datas=[data("a", id1="h:2", id2="h:3"), data("b", id1="h:4", id2="h:5")])
+    visible.show_route(route)
+    assert [each.broker_addrs for each in route.broker_datas] == [{1: "p:2"}, {1: "p:4"}]
+    assert [visible.served_id(("a", 0), known) for known in ([], [1, 2], [0, 1])] == [0, 1, 0]
+    assert [visible.served_id(("b", number), [1, 2]) for number in (0, 1)] == [0, 1]
+    assert [visible.has_main(name, known) for name, known in (("a", [1]), ("b", [0]), ("c", [0]), ("c", [2]), ("c", []))] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
