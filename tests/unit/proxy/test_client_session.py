@@ -402,6 +402,35 @@ async def test_a_client_that_does_not_read_makes_the_broker_wait():
         await writer.wait_closed()
 
 
+async def test_a_client_that_does_not_read_for_minutes_gets_every_response():
+    """Nothing is read from the broker meanwhile, not even the rest of a frame. That is no sign that the broker has gone."""
+    async with playing() as scene:
+        broker = scene.brokers["broker-a"]
+        broker.script[int(PULL)] = lambda command, _: command.response(0, body=bytes(4 * MIB))
+        reader, writer = await asyncio.open_connection("127.0.0.1", scene.proxy.port)
+        for opaque in range(1, 13):
+            request = to("broker-a", PULL)
+            request.opaque = opaque
+            writer.write(encode_command(request))
+        await until(lambda: bool(scene.proxy._sessions), "the client is known")
+        (session,) = scene.proxy._sessions.values()
+        await until(lambda: session._held_look_s == QUICK.client_look_s_max, "the proxy has read nothing for many looks")
+        for _ in range(2):  # twice as long as a frame, or a silent broker, gets in all
+            scene.pass_time(59_000)
+            looks = scene.clock_looks
+            await until(lambda looks=looks: scene.clock_looks > looks + 20, "the proxy has looked at its connections and links")
+        decoder, got = CommandDecoder(), []
+        while len(got) < 12:
+            got += decoder.feed(await reader.read(MIB))
+        assert [(each.opaque, each.code, len(each.body)) for each in got] == [(opaque, 0, 4 * MIB) for opaque in range(1, 13)]
+        await until(lambda: not session._held, "the proxy reads from the broker again")
+        looks = scene.clock_looks
+        await until(lambda: scene.clock_looks > looks + 20, "the proxy has looked again")
+        assert broker.connections[0].is_open
+        writer.close()
+        await writer.wait_closed()
+
+
 async def test_a_large_response_comes_whole():
     async with playing() as scene:
         client = await scene.client()
