@@ -58,6 +58,9 @@ class Cluster(Protocol):
     async def find_broker(self, name: str, port_id: int | None, not_at: str = "") -> str:
         """Like `broker_address`, and ask a nameserver if need be. Raise NetError when none knows another one than `not_at`."""
 
+    async def settle_doubt(self) -> None:
+        """Ask for the brokers of the cluster, because a route contradicts what is known. Wait for the answer for a moment."""
+
     async def broker_names(self) -> list[str]:
         """Return the names of all brokers. Ask a nameserver if none is known."""
 
@@ -327,18 +330,27 @@ class ClientSession:
             return
         if not link.name and response.code == ResponseCode.SUCCESS:
             try:
-                frame = self._show(waiting.request, frame)
+                frame, agrees = self._show(waiting.request, frame)
             except ProtocolError as error:
                 self._refuse(waiting.request, ResponseCode.SYSTEM_ERROR, f"The nameserver's answer cannot be read: {error}")
                 return
+            if not agrees and len(self._tasks) < self.limits.answers_max:
+                self._begin(waiting.request, self._answer_after_look(frame))
+                return
         self._client.send(pieces_of(frame))
 
-    def _show(self, request: Command, frame: Frame) -> Frame:
-        """Return a nameserver's answer as the client sees it: with the proxy's address instead of the brokers'."""
+    async def _answer_after_look(self, frame: Frame) -> None:
+        """Pass a route on once its brokers' new addresses are known, if they are new: the client uses them next."""
+        await self._cluster.settle_doubt()
+        self._client.send(pieces_of(frame))
+
+    def _show(self, request: Command, frame: Frame) -> tuple[Frame, bool]:
+        """Return a nameserver's answer as the client sees it, with the proxy's address instead of the brokers', and whether it
+        agrees with what the proxy knows."""
         visible, directory = self._cluster.visible, self._cluster.directory
         if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
             route = decode(frame.body, TopicRouteData)
-            directory.learn(route)
+            agrees = directory.learn(route.broker_datas)
             visible.show_route(route)
             for broker in route.broker_datas:
                 if visible.is_main(broker):
@@ -347,13 +359,13 @@ class ClientSession:
                     self._brokers.discard(broker.broker_name)
             self._has_route = True
             dialect = route_dialect(request.version, request.fields.get("acceptStandardJsonOnly") == "true")
-            return frame._replace(body=encode(route, dialect))
+            return frame._replace(body=encode(route, dialect)), agrees
         if request.code == RequestCode.GET_BROKER_CLUSTER_INFO:
             cluster = decode(frame.body, ClusterInfo)
-            directory.replace(cluster)
+            agrees = directory.learn((cluster.broker_addr_table or {}).values())
             visible.show_cluster(cluster)
-            return frame._replace(body=encode(cluster))
-        return frame
+            return frame._replace(body=encode(cluster)), agrees
+        return frame, True
 
     def _on_request(self, link: ServerLink, connection: Connection, request: Command, frame: Frame) -> None:
         """Pass a request of a broker to the client, under a number that is unique at the client."""

@@ -14,23 +14,34 @@ class BrokerDirectory:
     def __init__(self) -> None:
         self._addresses: dict[str, dict[int, str]] = {}
 
-    def replace(self, cluster: ClusterInfo) -> None:
-        """Take the brokers of a nameserver's cluster information, and forget all others.
+    def replace(self, cluster: ClusterInfo, keep: Collection[str] = ()) -> None:
+        """Take the brokers of a nameserver's cluster information, and forget all others. Those to keep stay as they are.
 
         A nameserver that has just started knows none: then nothing changes.
         """
         if cluster.broker_addr_table:
-            self._addresses.clear()
-            self._learn(cluster.broker_addr_table.values())
+            self._addresses = {name: self._addresses[name] for name in keep}
+            self.learn(cluster.broker_addr_table.values())
 
-    def learn(self, route: TopicRouteData) -> None:
-        """Take the brokers of a topic's route: after a fail-over it is newer than the last cluster information."""
-        self._learn(route.broker_datas)
+    def learn(self, brokers: Iterable[BrokerData]) -> bool:
+        """Take brokers that are not known yet. Return False if another one's master is known at another address.
 
-    def _learn(self, brokers: Iterable[BrokerData]) -> None:
+        Clients ask nameservers of their own, and one of these may have a former address for some time. So an address that is
+        known changes only when the proxy's nameserver says so (`replace`).
+        """
+        agrees = True
         for broker in brokers:
-            if broker.broker_addrs:
+            address, known = _address_of(broker), self.address(broker.broker_name)
+            if known is None and broker.broker_addrs:
                 self._addresses[broker.broker_name] = dict(broker.broker_addrs)
+            elif address is not None and address != known:
+                agrees = False
+        return agrees
+
+    def changes(self, cluster: ClusterInfo) -> dict[str, str]:
+        """Return the new addresses of known brokers, by name."""
+        found = {name: _address_of(broker) for name, broker in (cluster.broker_addr_table or {}).items()}
+        return {name: address for name, address in found.items() if address and self.address(name) not in (None, address)}
 
     @property
     def names(self) -> list[str]:
@@ -46,6 +57,20 @@ class BrokerDirectory:
         if not known:
             return None
         return known[min(known)] if broker_id is None else known.get(broker_id)
+
+
+def correct(cluster: ClusterInfo, other: ClusterInfo, unreachable: Mapping[str, str]) -> None:
+    """Put the brokers of another nameserver's cluster information in the place of those at addresses that cannot be reached."""
+    brokers, others = cluster.broker_addr_table or {}, other.broker_addr_table or {}
+    for name, address in unreachable.items():
+        if name in brokers and _address_of(brokers[name]) == address and name in others:
+            brokers[name] = others[name]
+
+
+def _address_of(broker: BrokerData) -> str | None:
+    """Return the address of the master, or of the first slave while there is no master."""
+    addresses = broker.broker_addrs
+    return addresses[min(addresses)] if addresses else None
 
 
 class VisibleAddresses:

@@ -26,4 +26,5 @@ class ProxyLimits:
     unanswered_ms: int = 300_000  # a response that comes later finds nobody
     scan_s: float = 5.0  # between two looks for such servers and requests
     refresh_s: float = 10.0  # between two looks at the brokers of the cluster
+    doubt_ms: int = 500  # that a route waits for such a look, because it contradicts what the proxy knows
     look_again_ms: int = 1_000  # between two such looks because a broker is unknown

@@ -24,7 +24,7 @@ from skyrocket.protocol.frame import Frame
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.proxy.client_session import BrokerId, ClientSession
-from skyrocket.proxy.directory import BrokerDirectory, VisibleAddresses
+from skyrocket.proxy.directory import BrokerDirectory, VisibleAddresses, correct
 from skyrocket.proxy.frame_router import FrameRouter
 from skyrocket.proxy.limits import ProxyLimits
 from skyrocket.proxy.server_link import InFlight, Opened
@@ -75,6 +75,7 @@ class Proxy:
         self._answered = ""  # the nameserver that has answered last
         self._looking: asyncio.Task[None] | None = None
         self._looked_ms = -self.limits.look_again_ms
+        self._unreachable: dict[str, str] = {}  # addresses of brokers at which nobody listened since the last look
         self._tasks: list[SupervisedTask] = []
         self._is_unreachable = False  # no nameserver answered at the last look
 
@@ -172,6 +173,8 @@ class Proxy:
     async def find_broker(self, name: str, port_id: int | None, not_at: str = "") -> str:
         found = self.broker_address(name, port_id)
         if found is None or found == not_at:
+            if found is not None:
+                self._unreachable[name] = found
             await self._look_again()
             found = self.broker_address(name, port_id)
         if found is None or found == not_at:
@@ -196,12 +199,18 @@ class Proxy:
         if self._looking is not None or self.now_ms() - self._looked_ms >= self.limits.look_again_ms:
             await self._look()
 
+    async def settle_doubt(self) -> None:
+        await asyncio.wait([self._begin_look()], timeout=self.limits.doubt_ms / 1000)
+
     async def _look(self) -> None:
         """Ask for the brokers. Whoever calls this meanwhile waits for the same answer."""
+        await asyncio.shield(self._begin_look())
+
+    def _begin_look(self) -> asyncio.Task[None]:
         if self._looking is None:
             self._looking = asyncio.get_running_loop().create_task(self._ask_nameservers())
             self._looking.add_done_callback(self._on_looked)
-        await asyncio.shield(self._looking)
+        return self._looking
 
     def _on_looked(self, _: asyncio.Task[None]) -> None:
         self._looking, self._looked_ms = None, self.now_ms()
@@ -210,10 +219,14 @@ class Proxy:
         reasons: list[str] = []
         for address in self._nameservers():
             try:
-                self.directory.replace(await self._ask_for_brokers(address))
+                cluster = await self._ask_for_brokers(address)
             except (NetError, ProtocolError) as error:
                 reasons.append(str(error))
                 continue
+            await self._ask_others(cluster, address)
+            new = self.directory.changes(cluster)
+            listens = await asyncio.gather(*map(self._is_listening, new.values()))
+            self.directory.replace(cluster, keep=[name for name, is_so in zip(new, listens, strict=True) if not is_so])
             if self._is_unreachable:
                 log.info("Nameserver %s answers again.", address)
             self._answered, self._is_unreachable = address, False
@@ -221,6 +234,26 @@ class Proxy:
         if not self._is_unreachable:
             log.warning("The proxy cannot ask for the brokers of the cluster: %s", " ".join(reasons))
         self._is_unreachable = True
+
+    async def _ask_others(self, cluster: ClusterInfo, asked: str) -> None:
+        """Ask the other nameservers for brokers that cannot be reached where this one says that they are."""
+        unreachable, self._unreachable = self._unreachable, {}
+        for address in self._nameservers() if unreachable else ():
+            if address != asked:
+                try:
+                    correct(cluster, await self._ask_for_brokers(address), unreachable)
+                except (NetError, ProtocolError) as error:
+                    log.debug("Nameserver %s does not say where the brokers are: %s", address, error)
+
+    async def _is_listening(self, address: str) -> bool:
+        """Whether a broker's new address can be reached. If not, its links stay where they are."""
+        assert self._asking is not None, "the proxy has not started"
+        try:
+            connection = await self._asking.open(address)
+        except ConnectError:
+            return False
+        connection.close("the proxy has seen that the broker listens")
+        return True
 
     async def _ask_for_brokers(self, address: str) -> ClusterInfo:
         assert self._asking is not None, "the proxy has not started"

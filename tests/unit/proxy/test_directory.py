@@ -22,13 +22,25 @@ def test_a_broker_is_its_master_and_without_one_its_first_slave():
     assert (directory.address("a", 1), directory.address("b", 0)) == ("h:2", None)
 
 
-def test_cluster_information_replaces_all_and_a_route_its_own_brokers():
+def test_cluster_information_replaces_all_and_a_route_adds_its_own_brokers():
     directory = BrokerDirectory()
     directory.replace(cluster(data("a", id0="h:1"), data("b", id0="h:2")))
-    directory.learn(TopicRouteData(broker_datas=[data("a", id0="h:9"), data("empty")]))
-    assert (directory.address("a"), directory.address("b")) == ("h:9", "h:2")
+    assert directory.learn([data("a", id0="h:1", id1="h:7"), data("d", id0="h:4"), data("empty")])
+    assert [directory.address(name) for name in ("a", "b", "d", "empty")] == ["h:1", "h:2", "h:4", None]
     directory.replace(cluster(data("c", id0="h:3")))
     assert directory.names == ["c"]
+
+
+def test_a_route_that_contradicts_changes_nothing():
+    """The nameserver may be the one that is wrong. Cluster information of the proxy's own nameserver decides."""
+    directory = BrokerDirectory()
+    directory.replace(cluster(data("a", id0="h:1")))
+    assert not directory.learn([data("a", id0="h:9"), data("b", id0="h:2")])
+    assert (directory.address("a"), directory.address("b")) == ("h:1", "h:2")
+    assert directory.learn([data("b", id1="h:2")]), "the first slave acts as master"
+    directory.replace(cluster(data("a", id0="h:9"), data("b", id0="h:5")), keep={"b"})
+    assert (directory.address("a"), directory.address("b")) == ("h:9", "h:2")
+    assert directory.changes(cluster(data("a", id0="h:9"), data("b", id1="h:6"), data("c", id0="h:7"))) == {"b": "h:6"}
 
 
 def test_a_nameserver_that_has_just_started_takes_nothing_away():
