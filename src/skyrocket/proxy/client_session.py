@@ -23,7 +23,7 @@ from skyrocket.proxy.answers import join_answers
 from skyrocket.proxy.destination import BROKER_NAME, Destination, Receiver, find_destination
 from skyrocket.proxy.directory import BrokerDirectory, VisibleAddresses
 from skyrocket.proxy.frame_router import FrameRouter
-from skyrocket.proxy.heartbeats import LastHeartbeat
+from skyrocket.proxy.heartbeats import KeptHeartbeats, LastHeartbeat
 from skyrocket.proxy.limits import ProxyLimits
 from skyrocket.proxy.server_link import InFlight, Opened, ServerLink, pieces_of
 
@@ -40,6 +40,7 @@ class Cluster(Protocol):
 
     limits: ProxyLimits
     in_flight: InFlight
+    heartbeats: KeptHeartbeats
     directory: BrokerDirectory
     visible: VisibleAddresses
     passes_namesrv_admin: bool
@@ -80,7 +81,7 @@ class ClientSession:
         self._by_connection: dict[Connection, ServerLink] = {}
         self._brokers: set[str] = set()  # that the client uses at this port: their names were in a route or a request
         self._has_route = False  # before its first route, a client that has connected again may use any broker
-        self._heartbeat = LastHeartbeat(self.limits)
+        self._heartbeat = LastHeartbeat(self.limits, cluster.heartbeats)
         self._tasks: set[asyncio.Task[None]] = set()
         self._held: set[Connection] = set()  # from which nothing is read, because the client does not read
         self._held_timer: asyncio.TimerHandle | None = None
@@ -436,5 +437,6 @@ class ClientSession:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*(link.close() for link in list(self._links.values())))
+        self._heartbeat.forget()
         self._by_connection.clear()
         await self._dialer.close()

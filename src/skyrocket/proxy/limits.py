@@ -18,6 +18,8 @@ class ProxyLimits:
     links_max: int = 1_024  # servers to which one client has a connection
     answers_max: int = 1_024  # requests of servers that one client has not answered, and heartbeats under way
     heartbeat_bytes_max: int = 1024 * 1024  # a larger heartbeat is passed on, and not kept
+    heartbeats_all_max_bytes: int = 128 * 1024 * 1024  # kept heartbeats of all clients, and their answers; above it, none is kept
+    heartbeat_overhead_bytes: int = 2_048  # what a kept heartbeat takes beside its own bytes
     every_broker_ms: int = 2_000  # that a client waits for the answers of several brokers; Java's client waits 3 s
     client_answer_ms: int = 30_000  # that a request of a server waits for the client
     same_heartbeat_ms: int = 1_000  # a client sends its heartbeat once for each broker that it sees at the proxy

@@ -26,6 +26,7 @@ from skyrocket.protocol.responses import ResponseCode
 from skyrocket.proxy.client_session import BrokerId, ClientSession
 from skyrocket.proxy.directory import BrokerDirectory, VisibleAddresses, correct
 from skyrocket.proxy.frame_router import FrameRouter
+from skyrocket.proxy.heartbeats import KeptHeartbeats
 from skyrocket.proxy.limits import ProxyLimits
 from skyrocket.proxy.server_link import InFlight, Opened
 from skyrocket.proxy.settings import ProxySettings
@@ -49,6 +50,7 @@ class Proxy:
         self.settings = settings
         self.limits = limits or ProxyLimits()
         self.in_flight = InFlight()
+        self.heartbeats = KeptHeartbeats()
         self.directory = BrokerDirectory()
         self.visible = VisibleAddresses("", {})  # start() knows the ports
         self.passes_namesrv_admin = settings.namesrv_admin
