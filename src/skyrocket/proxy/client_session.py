@@ -25,7 +25,7 @@ from skyrocket.proxy.directory import BrokerDirectory, VisibleAddresses
 from skyrocket.proxy.frame_router import FrameRouter
 from skyrocket.proxy.heartbeats import KeptHeartbeats, LastHeartbeat
 from skyrocket.proxy.limits import ProxyLimits
-from skyrocket.proxy.server_link import InFlight, Opened, ServerLink, pieces_of
+from skyrocket.proxy.server_link import InFlight, OpenConnection, ServerLink, pieces_of
 
 log = logging.getLogger(__name__)
 outside = OutsideLog(log)
@@ -50,7 +50,7 @@ class Cluster(Protocol):
     def dialer(self, router: Router) -> Dialer:
         """Make what opens the connections of one client."""
 
-    async def connect_nameserver(self, connect: Callable[[str], Awaitable[Connection]]) -> Opened:
+    async def connect_nameserver(self, connect: Callable[[str], Awaitable[Connection]]) -> OpenConnection:
         """Connect to a nameserver that can be reached. Raise NetError when none can."""
 
     def broker_address(self, name: str, port_id: int | None) -> str | None:
@@ -67,14 +67,14 @@ class Cluster(Protocol):
 
 
 class ClientSession:
-    def __init__(self, client: Connection, cluster: Cluster, fixed: BrokerId | None = None) -> None:
-        """`fixed` is the broker that has the port to which the client has connected: all its requests go there."""
+    def __init__(self, client: Connection, cluster: Cluster, port_broker: BrokerId | None = None) -> None:
+        """`port_broker` is the broker that has the port to which the client has connected: all its requests go there."""
         self.limits = cluster.limits
         self.in_flight = cluster.in_flight
         self.now_ms = cluster.now_ms
         self._client = client
         self._cluster = cluster
-        self._fixed = fixed
+        self._port_broker = port_broker
         self._dialer = cluster.dialer(FrameRouter(self._on_server_frames))
         self._dialer.on_closed.append(self._on_closed)
         self._links: dict[str, ServerLink] = {}
@@ -111,8 +111,8 @@ class ClientSession:
 
     def _pass_on(self, frame: Frame, request: Command) -> None:
         self._heartbeat.note(request)
-        if self._fixed is not None:
-            self._link(self._fixed[0]).forward(frame, request)
+        if self._port_broker is not None:
+            self._link(self._port_broker[0]).forward(frame, request)
             return
         destination = find_destination(request)
         if destination.receiver is Receiver.NAMESERVER:
@@ -259,26 +259,26 @@ class ClientSession:
             connection.close("its broker has another address now")
         return link
 
-    def _connector(self, name: str) -> Callable[[], Awaitable[Opened]]:
-        async def connect_broker() -> Opened:
+    def _connector(self, name: str) -> Callable[[], Awaitable[OpenConnection]]:
+        async def connect_broker() -> OpenConnection:
             address = await self._cluster.find_broker(name, self._port_id)
             try:
-                return Opened(address, await self._dialer.open(address))
+                return OpenConnection(address, await self._dialer.open(address))
             except ConnectError as error:
                 try:
                     address = await self._cluster.find_broker(name, self._port_id, not_at=address)
                 except ConnectError:
                     raise error from None
-            return Opened(address, await self._dialer.open(address))
+            return OpenConnection(address, await self._dialer.open(address))
 
-        async def connect_nameserver() -> Opened:
+        async def connect_nameserver() -> OpenConnection:
             return await self._cluster.connect_nameserver(self._dialer.open)
 
         return connect_broker if name else connect_nameserver
 
     @property
     def _port_id(self) -> int | None:
-        return None if self._fixed is None else self._fixed[1]
+        return None if self._port_broker is None else self._port_broker[1]
 
     def _has_moved(self, link: ServerLink) -> bool:
         if not link.name:
@@ -288,7 +288,7 @@ class ClientSession:
 
     def on_link_open(self, link: ServerLink, connection: Connection) -> None:
         self._by_connection[connection] = link
-        if link.name and (self._fixed is not None or self._is_at_main(link.name)):
+        if link.name and (self._port_broker is not None or self._is_at_main(link.name)):
             self._brokers.add(link.name)  # not when the client names it: anybody can make up names
         heartbeat = self._heartbeat.repeat(connection.next_opaque()) if link.name in self._brokers else None
         if heartbeat is not None and not link.waits_for(RequestCode.HEART_BEAT):

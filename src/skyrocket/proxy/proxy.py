@@ -28,7 +28,7 @@ from skyrocket.proxy.directory import BrokerDirectory, VisibleAddresses, correct
 from skyrocket.proxy.frame_router import FrameRouter
 from skyrocket.proxy.heartbeats import KeptHeartbeats
 from skyrocket.proxy.limits import ProxyLimits
-from skyrocket.proxy.server_link import InFlight, Opened
+from skyrocket.proxy.server_link import InFlight, OpenConnection
 from skyrocket.proxy.settings import ProxySettings
 from skyrocket.supervised_task import SupervisedTask
 
@@ -72,7 +72,7 @@ class Proxy:
         self._server.on_closed.append(self._on_closed)
         self._sessions: dict[Connection, ClientSession] = {}
         self._closing: set[asyncio.Task[None]] = set()  # sessions whose client has gone
-        self._fixed: dict[int, BrokerId] = {}  # by port
+        self._port_brokers: dict[int, BrokerId] = {}  # by port
         self._asking: Dialer | None = None  # asks nameservers for the brokers; None until the start
         self._answered = ""  # the nameserver that has answered last
         self._looking: asyncio.Task[None] | None = None
@@ -97,7 +97,7 @@ class Proxy:
             self.port = await self._server.listen(settings.bind_address, settings.listen_port)
             for name, broker_id, wanted in settings.broker_ports:
                 port = await self._server.listen(settings.bind_address, wanted)
-                self._fixed[port] = (name, broker_id)
+                self._port_brokers[port] = (name, broker_id)
                 self.broker_ports[name, broker_id] = port
         except NetError:
             await self.close()
@@ -130,7 +130,7 @@ class Proxy:
     def _on_frames(self, frames: list[Frame], connection: Connection) -> None:
         session = self._sessions.get(connection)
         if session is None:
-            self._sessions[connection] = session = ClientSession(connection, self, self._fixed.get(connection.local[1]))
+            self._sessions[connection] = session = ClientSession(connection, self, self._port_brokers.get(connection.local[1]))
         session.on_client_frames(frames)
 
     def _on_closed(self, connection: Connection) -> None:
@@ -155,11 +155,11 @@ class Proxy:
         limits = replace(self._net_limits, quota=UNLIMITED, scan_ms=int(self.limits.scan_s * 1000))
         return Dialer(router, limits, self._tls, self.now_ms)
 
-    async def connect_nameserver(self, connect: Callable[[str], Awaitable[Connection]]) -> Opened:
+    async def connect_nameserver(self, connect: Callable[[str], Awaitable[Connection]]) -> OpenConnection:
         reasons: list[str] = []
         for address in self._nameservers():
             try:
-                return Opened(address, await connect(address))
+                return OpenConnection(address, await connect(address))
             except ConnectError as error:
                 reasons.append(str(error))
         raise ConnectError(" ".join(reasons))
