@@ -39,9 +39,7 @@ class InFlight:
 
     def __init__(self) -> None:
         self.size_bytes = 0  # of those that wait for a response
-        self.unread_bytes = (
-            0  # of requests that servers have not read: each link counts its own when it is used, and at each scan
-        )
+        self.unread_bytes = 0  # of requests that servers have not read: each link counts its own at each use and each scan
 
 
 class PendingRequest(NamedTuple):

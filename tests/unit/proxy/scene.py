@@ -11,6 +11,7 @@ from typing import Any
 from skyrocket.clock import monotonic_ms
 from skyrocket.net.connection import Connection
 from skyrocket.net.dialer import Dialer
+from skyrocket.net.limits import NetLimits
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server
 from skyrocket.protocol.bodies import BrokerData, ClusterInfo, HeartbeatData, QueueData, TopicRouteData
@@ -136,7 +137,7 @@ class Scene:
 
     async def client(self, port: int = 0, router: Router | None = None) -> Connection:
         """A new client's connection to the proxy."""
-        dialer = Dialer(router)
+        dialer = Dialer(router, NetLimits(request_ms=int(1000 * WAIT_S_MAX)))
         self._dialers.append(dialer)
         return await dialer.connection(f"127.0.0.1:{port or self.proxy.port}")
 
