@@ -77,7 +77,7 @@ class Proxy:
         self._answered = ""  # the nameserver that has answered last
         self._looking: asyncio.Task[None] | None = None
         self._looked_ms = -self.limits.look_again_ms
-        self._unreachable: dict[str, str] = {}  # addresses of brokers at which nobody listened since the last look
+        self._unreachable_brokers: dict[str, str] = {}  # addresses of brokers at which nobody listened since the last look
         self._tasks: list[SupervisedTask] = []
         self._is_unreachable = False  # no nameserver answered at the last look
 
@@ -176,7 +176,7 @@ class Proxy:
         found = self.broker_address(name, port_id)
         if found is None or found == not_at:
             if found is not None:
-                self._unreachable[name] = found
+                self._unreachable_brokers[name] = found
             await self._look_again()
             found = self.broker_address(name, port_id)
         if found is None or found == not_at:
@@ -239,7 +239,7 @@ class Proxy:
 
     async def _ask_others(self, cluster: ClusterInfo, asked: str) -> None:
         """Ask the other nameservers for brokers that cannot be reached where this one says that they are."""
-        unreachable, self._unreachable = self._unreachable, {}
+        unreachable, self._unreachable_brokers = self._unreachable_brokers, {}
         for address in self._nameservers() if unreachable else ():
             if address != asked:
                 try:
