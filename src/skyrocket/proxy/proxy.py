@@ -209,13 +209,15 @@ class Proxy:
         await asyncio.shield(self._begin_look())
 
     def _begin_look(self) -> asyncio.Task[None]:
-        if self._looking is None:
+        if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().create_task(self._ask_nameservers())
             self._looking.add_done_callback(self._on_looked)
         return self._looking
 
-    def _on_looked(self, _: asyncio.Task[None]) -> None:
-        self._looking, self._looked_ms = None, self.now_ms()
+    def _on_looked(self, looked: asyncio.Task[None]) -> None:
+        self._looked_ms = self.now_ms()
+        if self._looking is looked:
+            self._looking = None
 
     async def _ask_nameservers(self) -> None:
         reasons: list[str] = []

@@ -42,7 +42,7 @@ class InFlight:
         self.unread_bytes = 0  # of requests that servers have not read: each link counts its own at each use and each scan
 
 
-class UnansweredRequest(NamedTuple):
+class ForwardedRequest(NamedTuple):
     """A request that waits for its response."""
 
     request: Command  # without its body
@@ -94,7 +94,7 @@ class ServerLink:
         self._opening: asyncio.Task[OpenConnection] | None = None
         self._queued: list[Frame] = []  # while the connection opens
         self._queued_bytes = 0
-        self._waiting: dict[int, UnansweredRequest] = {}  # the oldest first
+        self._waiting: dict[int, ForwardedRequest] = {}  # the oldest first
         self._counted_bytes = 0  # this link's share of InFlight.unread_bytes
 
     @property
@@ -127,7 +127,7 @@ class ServerLink:
             if known is not None:
                 self._finish(known, None)
             request.body = b""  # the frame has it
-            self._waiting[request.opaque] = UnansweredRequest(request, charged_bytes, self._owner.now_ms(), answered)
+            self._waiting[request.opaque] = ForwardedRequest(request, charged_bytes, self._owner.now_ms(), answered)
             self._owner.in_flight.size_bytes += charged_bytes
         if self.connection is not None:
             self.connection.send(pieces_of(frame))
@@ -182,7 +182,7 @@ class ServerLink:
         queued, self._queued, self._queued_bytes = self._queued, [], 0
         return queued
 
-    def answer(self, response: Command, frame: Frame) -> UnansweredRequest | None:
+    def answer(self, response: Command, frame: Frame) -> ForwardedRequest | None:
         """Take note of a response. Return the request, if its response is for the client."""
         waiting = self._waiting.pop(response.opaque, None)
         if waiting is None:
@@ -202,12 +202,12 @@ class ServerLink:
         for each in waiting:
             self._give_up(each, sentence, failure)
 
-    def _give_up(self, waiting: UnansweredRequest, sentence: str, failure: str) -> None:
+    def _give_up(self, waiting: ForwardedRequest, sentence: str, failure: str) -> None:
         self._finish(waiting, None)
         if waiting.answered is None:
             self._owner.fail(waiting.request, sentence, failure)
 
-    def _finish(self, waiting: UnansweredRequest, frame: Frame | None) -> None:
+    def _finish(self, waiting: ForwardedRequest, frame: Frame | None) -> None:
         self._owner.in_flight.size_bytes -= waiting.size_bytes
         if waiting.answered is not None and not waiting.answered.done():
             waiting.answered.set_result(frame)

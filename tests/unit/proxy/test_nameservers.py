@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from skyrocket.net.connection import Connection
@@ -117,3 +118,13 @@ async def test_a_nameserver_that_dies_is_replaced_by_the_next():
         route = await scene.learn(client)
         assert {each.broker_name for each in route.broker_datas} == {"broker-a", "other-names"}
         await scene.names.start(scene.names.port)
+
+
+async def test_a_look_that_has_just_ended_is_not_the_answer_to_a_later_question():
+    async with playing("broker-a", "elsewhere") as scene:
+        look = scene.proxy._begin_look()
+        while not look.done():  # noqa: ASYNC110 — the proxy has not heard of the end yet
+            await asyncio.sleep(0)
+        again = scene.proxy._begin_look()
+        assert again is not look
+        await again
