@@ -95,7 +95,6 @@ SHORT_FOR_A_REASON = {
     "bounds, kept together in one place": {
         "client/limits.py",
         "nameserver/limits.py",
-        "proxy/limits.py",
         "broker/pull/sql/limits.py",
     },
     "typed errors, kept together in one place": {

@@ -126,8 +126,7 @@ class Connection(asyncio.Protocol):
     # --- called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast("asyncio.Transport", transport)  # uvloop's transport has the methods but not the base class
-        self._transport = transport
+        self._transport = transport = cast("asyncio.Transport", transport)  # uvloop's has the methods but not the base class
         self.peer = socket_address(transport.get_extra_info("peername"))
         self.local = socket_address(transport.get_extra_info("sockname"))
         self._plain_descriptor = None if transport.get_extra_info("sslcontext") is not None else self.descriptor
@@ -220,8 +219,7 @@ class Connection(asyncio.Protocol):
             debt_ms = self.address.quota.charge(rates, frames, size_bytes, self.last_read_ms)
         if debt_ms and not self._pauses & _OVER_QUOTA:
             self.pause(_OVER_QUOTA)
-            wait_ms = min(debt_ms, DEBT_SERVED_MS_MAX)
-            asyncio.get_running_loop().call_later(wait_ms / 1000, self.resume, _OVER_QUOTA)
+            asyncio.get_running_loop().call_later(min(debt_ms, DEBT_SERVED_MS_MAX) / 1000, self.resume, _OVER_QUOTA)
 
     def pause(self, reason: int) -> None:
         if not self._pauses and self._transport is not None and not self._transport.is_closing():
@@ -229,6 +227,9 @@ class Connection(asyncio.Protocol):
         self._pauses |= reason
 
     def resume(self, reason: int) -> None:
+        if reason & self._pauses & BY_OWNER:  # the time during which nobody read does not count
+            self.last_read_ms = now_ms = self._now_ms()
+            self.frame_since_ms = None if self.frame_since_ms is None else now_ms
         self._pauses &= ~reason
         if not self._pauses and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
@@ -399,9 +400,8 @@ class Connection(asyncio.Protocol):
             future.set_exception(ConnectionLostError(f"The connection to {self.peer_text} is closed."))
             return future
         if not self._pending.add(opaque, deadline_ms, future):
-            future.set_exception(
-                TooManyRequestsError(f"{len(self._pending)} requests to {self.peer_text} already wait for a response.")
-            )
+            sentence = f"{len(self._pending)} requests to {self.peer_text} already wait for a response."
+            future.set_exception(TooManyRequestsError(sentence))
             return future
         if self._deadline_timer is None or deadline_ms < self._deadline_ms:
             self._set_deadline_timer(loop, deadline_ms)
@@ -434,12 +434,12 @@ class Connection(asyncio.Protocol):
             waiter.set_result(answer)
 
     def check_time(self, now_ms: int) -> None:
-        """Enforce the time-outs. The owner calls this every `scan_ms`."""
+        """Enforce the time-outs. The owner calls this every `scan_ms`. What it leaves unread may have come in time."""
         limits = self._limits
         if len(self._pending):
             self._expire(now_ms)
         is_in_use = self.frames_read and self.frame_since_ms is None and now_ms - self.last_read_ms <= limits.idle_ms
-        if is_in_use and self._closing is None:  # nearly always, and there may be thousands
+        if (is_in_use or self._pauses & BY_OWNER) and self._closing is None:  # nearly always, and there may be thousands
             return
         if self._closing is not None:
             if now_ms - self._closing_ms > limits.drain_ms:  # the peer does not read what it was still to get

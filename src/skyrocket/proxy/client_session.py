@@ -24,9 +24,9 @@ from skyrocket.proxy.answers import join_answers
 from skyrocket.proxy.destination import BROKER_NAME, Destination, Receiver, find_destination
 from skyrocket.proxy.directory import BrokerDirectory, VisibleAddresses
 from skyrocket.proxy.frame_router import FrameRouter
-from skyrocket.proxy.heartbeats import LastHeartbeat
+from skyrocket.proxy.heartbeats import KeptHeartbeats, LastHeartbeat
 from skyrocket.proxy.limits import ProxyLimits
-from skyrocket.proxy.server_link import InFlight, Opened, ServerLink, pieces_of
+from skyrocket.proxy.server_link import InFlight, OpenConnection, ServerLink, pieces_of
 
 log = logging.getLogger(__name__)
 outside = OutsideLog(log)
@@ -41,6 +41,7 @@ class Cluster(Protocol):
 
     limits: ProxyLimits
     in_flight: InFlight
+    heartbeats: KeptHeartbeats
     directory: BrokerDirectory
     visible: VisibleAddresses
     passes_namesrv_admin: bool
@@ -51,32 +52,38 @@ class Cluster(Protocol):
     def dialer(self, router: Router) -> Dialer:
         """Make what opens the connections of one client."""
 
-    async def connect_nameserver(self, connect: Callable[[str], Awaitable[Connection]]) -> Opened:
+    async def connect_nameserver(self, connect: Callable[[str], Awaitable[Connection]]) -> OpenConnection:
         """Connect to a nameserver that can be reached. Raise NetError when none can."""
 
-    async def find_broker(self, name: str, broker_id: int | None, not_at: str = "") -> str:
-        """Return the address of a broker. Raise NetError when no nameserver knows it, or only at `not_at`."""
+    def broker_address(self, name: str, port_id: int | None) -> str | None:
+        """Return the address of the broker that has a port, or the master's (the first slave's while there is none)."""
+
+    async def find_broker(self, name: str, port_id: int | None, not_at: str = "") -> str:
+        """Like `broker_address`, and ask a nameserver if need be. Raise NetError when none knows another one than `not_at`."""
+
+    async def settle_doubt(self) -> None:
+        """Ask for the brokers of the cluster, because a route contradicts what is known. Wait for the answer for a moment."""
 
     async def broker_names(self) -> list[str]:
         """Return the names of all brokers. Ask a nameserver if none is known."""
 
 
 class ClientSession:
-    def __init__(self, client: Connection, cluster: Cluster, fixed: BrokerId | None = None) -> None:
-        """`fixed` is the broker that has the port to which the client has connected: all its requests go there."""
+    def __init__(self, client: Connection, cluster: Cluster, port_broker: BrokerId | None = None) -> None:
+        """`port_broker` is the broker that has the port to which the client has connected: all its requests go there."""
         self.limits = cluster.limits
         self.in_flight = cluster.in_flight
         self.now_ms = cluster.now_ms
         self._client = client
         self._cluster = cluster
-        self._fixed = fixed
+        self._port_broker = port_broker
         self._dialer = cluster.dialer(FrameRouter(self._on_server_frames))
         self._dialer.on_closed.append(self._on_closed)
         self._links: dict[str, ServerLink] = {}
         self._by_connection: dict[Connection, ServerLink] = {}
-        self._brokers: set[str] = set()  # that the client uses: their names were in a route or a request
+        self._brokers: set[str] = set()  # that the client uses at this port: their names were in a route or a request
         self._has_route = False  # before its first route, a client that has connected again may use any broker
-        self._heartbeat = LastHeartbeat(self.limits)
+        self._heartbeat = LastHeartbeat(self.limits, cluster.heartbeats)
         self._tasks: set[asyncio.Task[None]] = set()
         self._held: set[Connection] = set()  # from which nothing is read, because the client does not read
         self._held_timer: asyncio.TimerHandle | None = None
@@ -106,8 +113,8 @@ class ClientSession:
 
     def _pass_on(self, frame: Frame, request: Command) -> None:
         self._heartbeat.note(request)
-        if self._fixed is not None:
-            self._link(self._fixed[0]).forward(frame, request)
+        if self._port_broker is not None:
+            self._link(self._port_broker[0]).forward(frame, request)
             return
         destination = find_destination(request)
         if destination.receiver is Receiver.NAMESERVER:
@@ -118,9 +125,7 @@ class ClientSession:
             else:
                 self._forbid(request, ResponseCode.NO_PERMISSION, _NO_NAMESRV_ADMIN)
         elif destination.receiver is Receiver.NAMED_BROKER:
-            link = self._link(destination.broker)
-            self._brokers.add(destination.broker)  # only now: links are bounded, and a name without one would stay for ever
-            link.forward(frame, request)
+            self._link(destination.broker).forward(frame, request)
         elif destination.receiver is Receiver.NOBODY:
             self._forbid(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"The proxy takes no request {request.code}.")
         elif destination.receiver is Receiver.EVERY_BROKER:
@@ -133,8 +138,16 @@ class ClientSession:
             self._begin(request, self._ask_one_broker(frame, request, destination))
 
     def _used_brokers(self) -> list[str]:
-        """Return the names of the brokers that the client uses; none when the proxy does not know any yet."""
-        return sorted(self._brokers) if self._has_route and self._brokers else self._cluster.directory.names
+        """Return the names of the brokers that the client uses; none when the proxy does not know any yet.
+
+        A broker with a port of its own gets its heartbeats there, over another session.
+        """
+        if self._has_route and self._brokers:
+            return sorted(self._brokers)
+        return [name for name in self._cluster.directory.names if self._is_at_main(name)]
+
+    def _is_at_main(self, name: str) -> bool:
+        return self._cluster.visible.has_main(name, self._cluster.directory.ids(name))
 
     async def _ask_one_broker(self, frame: Frame, request: Command, destination: Destination) -> None:
         """Pass on a request that names no broker."""
@@ -155,9 +168,11 @@ class ClientSession:
         self._link((open_names or names)[0]).forward(frame, request)
 
     async def _find_all(self, frame: Frame, request: Command) -> None:
-        names = await self._cluster.broker_names()
+        known = await self._cluster.broker_names()
+        names = self._used_brokers()
         if not names:
-            self.fail(request, "No nameserver knows a broker.", NOT_SENT)
+            nobody = "Each broker has a port of its own (brokerPorts)." if known else "No nameserver knows a broker."
+            self.fail(request, nobody, NOT_SENT)
             return
         self._pass_to_all(frame, request, names)
 
@@ -261,33 +276,38 @@ class ClientSession:
             connection.close("its broker has another address now")
         return link
 
-    def _connector(self, name: str) -> Callable[[], Awaitable[Opened]]:
-        async def connect_broker() -> Opened:
-            broker_id = self._fixed[1] if self._fixed is not None else None
-            address = await self._cluster.find_broker(name, broker_id)
+    def _connector(self, name: str) -> Callable[[], Awaitable[OpenConnection]]:
+        async def connect_broker() -> OpenConnection:
+            address = await self._cluster.find_broker(name, self._port_id)
             try:
-                return Opened(address, await self._dialer.open(address))
+                return OpenConnection(address, await self._dialer.open(address))
             except ConnectError as error:
                 try:
-                    address = await self._cluster.find_broker(name, broker_id, not_at=address)
+                    address = await self._cluster.find_broker(name, self._port_id, not_at=address)
                 except ConnectError:
                     raise error from None
-            return Opened(address, await self._dialer.open(address))
+            return OpenConnection(address, await self._dialer.open(address))
 
-        async def connect_nameserver() -> Opened:
+        async def connect_nameserver() -> OpenConnection:
             return await self._cluster.connect_nameserver(self._dialer.open)
 
         return connect_broker if name else connect_nameserver
 
+    @property
+    def _port_id(self) -> int | None:
+        return None if self._port_broker is None else self._port_broker[1]
+
     def _has_moved(self, link: ServerLink) -> bool:
         if not link.name:
             return False
-        address = self._cluster.directory.address(link.name, self._fixed[1] if self._fixed is not None else None)
+        address = self._cluster.broker_address(link.name, self._port_id)
         return address is not None and address != link.address
 
     def on_link_open(self, link: ServerLink, connection: Connection) -> None:
         self._by_connection[connection] = link
-        heartbeat = self._heartbeat.repeat(connection.next_opaque()) if link.name else None
+        if link.name and (self._port_broker is not None or self._is_at_main(link.name)):
+            self._brokers.add(link.name)  # not when the client names it: anybody can make up names
+        heartbeat = self._heartbeat.repeat(connection.next_opaque()) if link.name in self._brokers else None
         if heartbeat is not None and not link.waits_for(RequestCode.HEART_BEAT):
             connection.send_command(heartbeat)
 
@@ -328,29 +348,42 @@ class ClientSession:
             return
         if not link.name and response.code == ResponseCode.SUCCESS:
             try:
-                frame = self._show(waiting.request, frame)
+                frame, agrees = self._show(waiting.request, frame)
             except ProtocolError as error:
                 self._refuse(waiting.request, ResponseCode.SYSTEM_ERROR, f"The nameserver's answer cannot be read: {error}")
                 return
+            if not agrees and len(self._tasks) < self.limits.answers_max:
+                self._begin(waiting.request, self._answer_after_look(frame))
+                return
         self._client.send(pieces_of(frame))
 
-    def _show(self, request: Command, frame: Frame) -> Frame:
-        """Return a nameserver's answer as the client sees it: with the proxy's address instead of the brokers'."""
+    async def _answer_after_look(self, frame: Frame) -> None:
+        """Pass a route on once its brokers' new addresses are known, if they are new: the client uses them next."""
+        await self._cluster.settle_doubt()
+        self._client.send(pieces_of(frame))
+
+    def _show(self, request: Command, frame: Frame) -> tuple[Frame, bool]:
+        """Return a nameserver's answer as the client sees it, with the proxy's address instead of the brokers', and whether it
+        agrees with what the proxy knows."""
         visible, directory = self._cluster.visible, self._cluster.directory
         if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
             route = decode(frame.body, TopicRouteData)
-            directory.learn(route)
-            self._brokers.update(broker.broker_name for broker in route.broker_datas)
-            self._has_route = True
+            agrees = directory.learn(route.broker_datas)
             visible.show_route(route)
+            for broker in route.broker_datas:
+                if visible.is_main(broker):
+                    self._brokers.add(broker.broker_name)
+                else:
+                    self._brokers.discard(broker.broker_name)
+            self._has_route = True
             dialect = route_dialect(request.version, request.fields.get("acceptStandardJsonOnly") == "true")
-            return frame._replace(body=encode(route, dialect))
+            return frame._replace(body=encode(route, dialect)), agrees
         if request.code == RequestCode.GET_BROKER_CLUSTER_INFO:
             cluster = decode(frame.body, ClusterInfo)
-            directory.replace(cluster)
+            agrees = directory.learn((cluster.broker_addr_table or {}).values())
             visible.show_cluster(cluster)
-            return frame._replace(body=encode(cluster))
-        return frame
+            return frame._replace(body=encode(cluster)), agrees
+        return frame, True
 
     def _on_request(self, link: ServerLink, connection: Connection, request: Command, frame: Frame) -> None:
         """Pass a request of a broker to the client, under a number that is unique at the client."""
@@ -421,5 +454,6 @@ class ClientSession:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*(link.close() for link in list(self._links.values())))
+        self._heartbeat.forget()
         self._by_connection.clear()
         await self._dialer.close()

@@ -1,4 +1,4 @@
-"""A router for whoever passes frames on: all frames of a connection go to one function, undecoded, whatever their codes are."""
+"""The router of a proxy, which passes frames on: it gives all frames of a connection to one function, and decodes none."""
 
 from __future__ import annotations
 

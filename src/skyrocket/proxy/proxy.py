@@ -27,10 +27,11 @@ from skyrocket.protocol.frame import Frame
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.proxy.client_session import BrokerId, ClientSession
-from skyrocket.proxy.directory import BrokerDirectory, VisibleAddresses
+from skyrocket.proxy.directory import BrokerDirectory, VisibleAddresses, correct
 from skyrocket.proxy.frame_router import FrameRouter
+from skyrocket.proxy.heartbeats import KeptHeartbeats
 from skyrocket.proxy.limits import ProxyLimits
-from skyrocket.proxy.server_link import InFlight, Opened
+from skyrocket.proxy.server_link import InFlight, OpenConnection
 from skyrocket.proxy.settings import ProxySettings
 from skyrocket.supervised_task import SupervisedTask
 
@@ -52,6 +53,7 @@ class Proxy:
         self.settings = settings
         self.limits = limits or ProxyLimits()
         self.in_flight = InFlight()
+        self.heartbeats = KeptHeartbeats()
         self.directory = BrokerDirectory()
         self.visible = VisibleAddresses("", {})  # start() knows the ports
         self.passes_namesrv_admin = settings.namesrv_admin
@@ -74,11 +76,12 @@ class Proxy:
         self._server.on_closed.append(self._on_closed)
         self._sessions: dict[Connection, ClientSession] = {}
         self._closing: set[asyncio.Task[None]] = set()  # sessions whose client has gone
-        self._fixed: dict[int, BrokerId] = {}  # by port
+        self._port_brokers: dict[int, BrokerId] = {}  # by port
         self._asking: Dialer | None = None  # asks nameservers for the brokers; None until the start
         self._answered = ""  # the nameserver that has answered last
         self._looking: asyncio.Task[None] | None = None
         self._looked_ms = -self.limits.look_again_ms
+        self._unreachable_brokers: dict[str, str] = {}  # addresses of brokers at which nobody listened since the last look
         self._tasks: list[SupervisedTask] = []
         self._is_unreachable = False  # no nameserver answered at the last look
 
@@ -98,7 +101,7 @@ class Proxy:
             self.port = await self._server.listen(settings.bind_address, settings.listen_port)
             for name, broker_id, wanted in settings.broker_ports:
                 port = await self._server.listen(settings.bind_address, wanted)
-                self._fixed[port] = (name, broker_id)
+                self._port_brokers[port] = (name, broker_id)
                 self.broker_ports[name, broker_id] = port
         except NetError:
             await self.close()
@@ -133,7 +136,7 @@ class Proxy:
     def _on_frames(self, frames: list[Frame], connection: Connection) -> None:
         session = self._sessions.get(connection)
         if session is None:
-            self._sessions[connection] = session = ClientSession(connection, self, self._fixed.get(connection.local[1]))
+            self._sessions[connection] = session = ClientSession(connection, self, self._port_brokers.get(connection.local[1]))
         session.on_client_frames(frames)
 
     def _on_closed(self, connection: Connection) -> None:
@@ -158,11 +161,11 @@ class Proxy:
         limits = replace(self._net_limits, quota=UNLIMITED, scan_ms=int(self.limits.scan_s * 1000))
         return Dialer(router, limits, self._tls, self.now_ms)
 
-    async def connect_nameserver(self, connect: Callable[[str], Awaitable[Connection]]) -> Opened:
+    async def connect_nameserver(self, connect: Callable[[str], Awaitable[Connection]]) -> OpenConnection:
         reasons: list[str] = []
         for address in self._nameservers():
             try:
-                return Opened(address, await connect(address))
+                return OpenConnection(address, await connect(address))
             except ConnectError as error:
                 reasons.append(str(error))
         raise ConnectError(" ".join(reasons))
@@ -171,14 +174,20 @@ class Proxy:
         """Return the nameservers: first the one that has answered last, so that no client waits for one that has gone."""
         return sorted(self.settings.nameservers, key=lambda address: address != self._answered)
 
-    async def find_broker(self, name: str, broker_id: int | None, not_at: str = "") -> str:
-        found = self.directory.address(name, broker_id)
+    def broker_address(self, name: str, port_id: int | None) -> str | None:
+        served_id = None if port_id is None else self.visible.served_id((name, port_id), self.directory.ids(name))
+        return self.directory.address(name, served_id)
+
+    async def find_broker(self, name: str, port_id: int | None, not_at: str = "") -> str:
+        found = self.broker_address(name, port_id)
         if found is None or found == not_at:
+            if found is not None:
+                self._unreachable_brokers[name] = found
             await self._look_again()
-            found = self.directory.address(name, broker_id)
+            found = self.broker_address(name, port_id)
         if found is None or found == not_at:
             elsewhere = f" at another address than {not_at}" if found else ""
-            number = "" if broker_id is None else f" with id {broker_id}"
+            number = "" if port_id is None else f" with id {port_id}"
             raise ConnectError(f"No nameserver knows broker {name}{number}{elsewhere}.")
         return found
 
@@ -198,24 +207,36 @@ class Proxy:
         if self._looking is not None or self.now_ms() - self._looked_ms >= self.limits.look_again_ms:
             await self._look()
 
+    async def settle_doubt(self) -> None:
+        await asyncio.wait([self._begin_look()], timeout=self.limits.doubt_ms / 1000)
+
     async def _look(self) -> None:
         """Ask for the brokers. Whoever calls this meanwhile waits for the same answer."""
-        if self._looking is None:
+        await asyncio.shield(self._begin_look())
+
+    def _begin_look(self) -> asyncio.Task[None]:
+        if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().create_task(self._ask_nameservers())
             self._looking.add_done_callback(self._on_looked)
-        await asyncio.shield(self._looking)
+        return self._looking
 
-    def _on_looked(self, _: asyncio.Task[None]) -> None:
-        self._looking, self._looked_ms = None, self.now_ms()
+    def _on_looked(self, looked: asyncio.Task[None]) -> None:
+        self._looked_ms = self.now_ms()
+        if self._looking is looked:
+            self._looking = None
 
     async def _ask_nameservers(self) -> None:
         reasons: list[str] = []
         for address in self._nameservers():
             try:
-                self.directory.replace(await self._ask_for_brokers(address))
+                cluster = await self._ask_for_brokers(address)
             except (NetError, ProtocolError) as error:
                 reasons.append(str(error))
                 continue
+            await self._ask_others(cluster, address)
+            new = self.directory.changes(cluster)
+            listens = await asyncio.gather(*map(self._is_listening, new.values()))
+            self.directory.replace(cluster, keep=[name for name, is_so in zip(new, listens, strict=True) if not is_so])
             if self._is_unreachable:
                 log.info("Nameserver %s answers again.", address)
             self._answered, self._is_unreachable = address, False
@@ -223,6 +244,26 @@ class Proxy:
         if not self._is_unreachable:
             log.warning("The proxy cannot ask for the brokers of the cluster: %s", " ".join(reasons))
         self._is_unreachable = True
+
+    async def _ask_others(self, cluster: ClusterInfo, asked: str) -> None:
+        """Ask the other nameservers for brokers that cannot be reached where this one says that they are."""
+        unreachable, self._unreachable_brokers = self._unreachable_brokers, {}
+        for address in self._nameservers() if unreachable else ():
+            if address != asked:
+                try:
+                    correct(cluster, await self._ask_for_brokers(address), unreachable)
+                except (NetError, ProtocolError) as error:
+                    log.debug("Nameserver %s does not say where the brokers are: %s", address, error)
+
+    async def _is_listening(self, address: str) -> bool:
+        """Whether a broker's new address can be reached. If not, its links stay where they are."""
+        assert self._asking is not None, "the proxy has not started"
+        try:
+            connection = await self._asking.open(address)
+        except ConnectError:
+            return False
+        connection.close("the proxy has seen that the broker listens")
+        return True
 
     async def _ask_for_brokers(self, address: str) -> ClusterInfo:
         assert self._asking is not None, "the proxy has not started"

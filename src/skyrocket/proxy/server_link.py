@@ -39,10 +39,10 @@ class InFlight:
 
     def __init__(self) -> None:
         self.size_bytes = 0  # of those that wait for a response
-        self.unread_bytes = 0  # that servers have not read, one-way requests included, as it was when each link was used last
+        self.unread_bytes = 0  # of requests that servers have not read: each link counts its own at each use and each scan
 
 
-class Waiting(NamedTuple):
+class ForwardedRequest(NamedTuple):
     """A request that waits for its response."""
 
     request: Command  # without its body
@@ -51,7 +51,7 @@ class Waiting(NamedTuple):
     answered: asyncio.Future[Frame | None] | None  # None: the response goes to the client
 
 
-class Opened(NamedTuple):
+class OpenConnection(NamedTuple):
     """A connection to a server, and the address that it has."""
 
     address: str
@@ -83,7 +83,7 @@ def pieces_of(frame: Frame) -> list[bytes | memoryview]:
 
 
 class ServerLink:
-    def __init__(self, owner: LinkOwner, name: str, connect: Callable[[], Awaitable[Opened]]) -> None:
+    def __init__(self, owner: LinkOwner, name: str, connect: Callable[[], Awaitable[OpenConnection]]) -> None:
         """`name` is the broker's, and empty for a nameserver. `connect` finds the server and opens a connection to it. It raises
         NetError when it cannot."""
         self._owner = owner
@@ -91,10 +91,10 @@ class ServerLink:
         self._connect = connect
         self.connection: Connection | None = None
         self.address = ""  # of the connection
-        self._opening: asyncio.Task[Opened] | None = None
+        self._opening: asyncio.Task[OpenConnection] | None = None
         self._queued: list[Frame] = []  # while the connection opens
         self._queued_bytes = 0
-        self._waiting: dict[int, Waiting] = {}  # the oldest first
+        self._waiting: dict[int, ForwardedRequest] = {}  # the oldest first
         self._counted_bytes = 0  # this link's share of InFlight.unread_bytes
 
     @property
@@ -127,7 +127,7 @@ class ServerLink:
             if known is not None:
                 self._finish(known, None)
             request.body = b""  # the frame has it
-            self._waiting[request.opaque] = Waiting(request, charged_bytes, self._owner.now_ms(), answered)
+            self._waiting[request.opaque] = ForwardedRequest(request, charged_bytes, self._owner.now_ms(), answered)
             self._owner.in_flight.size_bytes += charged_bytes
         if self.connection is not None:
             self.connection.send(pieces_of(frame))
@@ -158,7 +158,7 @@ class ServerLink:
         self._owner.in_flight.unread_bytes += unread_bytes - self._counted_bytes
         self._counted_bytes = unread_bytes
 
-    def _on_connected(self, opening: asyncio.Future[Opened]) -> None:
+    def _on_connected(self, opening: asyncio.Future[OpenConnection]) -> None:
         self._opening = None
         if opening.cancelled():
             return
@@ -182,7 +182,7 @@ class ServerLink:
         queued, self._queued, self._queued_bytes = self._queued, [], 0
         return queued
 
-    def answer(self, response: Command, frame: Frame) -> Waiting | None:
+    def answer(self, response: Command, frame: Frame) -> ForwardedRequest | None:
         """Take note of a response. Return the request, if its response is for the client."""
         waiting = self._waiting.pop(response.opaque, None)
         if waiting is None:
@@ -202,12 +202,12 @@ class ServerLink:
         for each in waiting:
             self._give_up(each, sentence, failure)
 
-    def _give_up(self, waiting: Waiting, sentence: str, failure: str) -> None:
+    def _give_up(self, waiting: ForwardedRequest, sentence: str, failure: str) -> None:
         self._finish(waiting, None)
         if waiting.answered is None:
             self._owner.fail(waiting.request, sentence, failure)
 
-    def _finish(self, waiting: Waiting, frame: Frame | None) -> None:
+    def _finish(self, waiting: ForwardedRequest, frame: Frame | None) -> None:
         self._owner.in_flight.size_bytes -= waiting.size_bytes
         if waiting.answered is not None and not waiting.answered.done():
             waiting.answered.set_result(frame)

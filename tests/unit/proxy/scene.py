@@ -8,8 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+from skyrocket.clock import monotonic_ms
 from skyrocket.net.connection import Connection
 from skyrocket.net.dialer import Dialer
+from skyrocket.net.limits import NetLimits
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server
 from skyrocket.protocol.bodies import BrokerData, ClusterInfo, HeartbeatData, QueueData, TopicRouteData
@@ -84,6 +86,8 @@ class ScriptedServer:
 
 class Scene:
     def __init__(self, settings: ProxySettings, limits: ProxyLimits, brokers: tuple[str, ...]) -> None:
+        self.clock_looks = 0
+        self._ahead_ms = 0
         self.names = ScriptedServer("names")
         self.brokers = {name: ScriptedServer(name) for name in brokers}
         self.table: dict[str, dict[int, str]] = {}  # what the nameserver knows
@@ -111,9 +115,18 @@ class Scene:
         for name, broker in self.brokers.items():
             await broker.start()
             self.table[name] = {0: broker.address}
-        self.proxy = Proxy(replace(self._settings, namesrv_addr=self.names.address), limits=self._limits)
+        settings = replace(self._settings, namesrv_addr=self.names.address)
+        self.proxy = Proxy(settings, limits=self._limits, now_ms=self._now_ms)
         await self.proxy.start()
         await until(lambda: len(self.proxy.directory.names) == len(self.brokers), "the proxy knows the brokers")
+
+    def _now_ms(self) -> int:
+        self.clock_looks += 1
+        return monotonic_ms() + self._ahead_ms
+
+    def pass_time(self, time_ms: int) -> None:
+        """Let the proxy's clock go on at once."""
+        self._ahead_ms += time_ms
 
     async def close(self) -> None:
         for dialer in self._dialers:
@@ -124,7 +137,7 @@ class Scene:
 
     async def client(self, port: int = 0, router: Router | None = None) -> Connection:
         """A new client's connection to the proxy."""
-        dialer = Dialer(router)
+        dialer = Dialer(router, NetLimits(request_ms=int(1000 * WAIT_S_MAX)))
         self._dialers.append(dialer)
         return await dialer.connection(f"127.0.0.1:{port or self.proxy.port}")
 

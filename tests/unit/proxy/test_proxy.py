@@ -15,7 +15,7 @@ from skyrocket.proxy.limits import ProxyLimits
 from skyrocket.proxy.proxy import Proxy
 from skyrocket.proxy.settings import BrokerPort, ProxySettings
 from tests.support.ports import free_port
-from tests.unit.proxy.scene import PULL, QUERY, QUICK, SEND, ScriptedServer, playing, to, until
+from tests.unit.proxy.scene import PULL, QUERY, QUICK, SEND, ScriptedServer, heartbeat, playing, to, until
 
 
 async def test_a_first_request_waits_for_the_first_look_at_the_brokers():
@@ -110,6 +110,18 @@ async def test_requests_of_all_clients_are_bounded_together():
         await asyncio.gather(*waiting, return_exceptions=True)
         await until(lambda: scene.proxy.in_flight.size_bytes == 0, "what waited is forgotten")
         assert (await two.request(to("broker-a", QUERY))).code == 0
+
+
+async def test_the_heartbeats_of_clients_that_have_gone_take_no_memory():
+    async with playing() as scene:
+        clients = [await scene.client() for _ in range(3)]
+        for client in clients:
+            await scene.learn(client)
+            assert (await client.request(heartbeat())).code == 0
+        assert scene.proxy.heartbeats.size_bytes > 0
+        for client in clients:
+            client.close("the test says so")
+        await until(lambda: scene.proxy.heartbeats.size_bytes == 0, "what was kept is forgotten")
 
 
 async def test_a_client_beyond_its_quota_is_told_to_come_again():

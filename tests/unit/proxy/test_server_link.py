@@ -14,7 +14,7 @@ from skyrocket.protocol.frame import Frame, FrameSplitter
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import CONNECTION_LOST, NOT_SENT
 from skyrocket.proxy.limits import ProxyLimits
-from skyrocket.proxy.server_link import InFlight, Opened, ServerLink
+from skyrocket.proxy.server_link import InFlight, OpenConnection, ServerLink
 
 SMALL = ProxyLimits(
     unanswered_max=3,
@@ -53,7 +53,7 @@ class Session:
         self.opened: list[ServerLink] = []
         self.failed_links: list[ServerLink] = []
         self.failed: list[tuple[int, str]] = []
-        self.attempts: list[asyncio.Future[Opened]] = []
+        self.attempts: list[asyncio.Future[OpenConnection]] = []
         self.link = ServerLink(self, "broker-a", self._connect)  # type: ignore[arg-type]
 
     def now_ms(self) -> int:
@@ -70,14 +70,14 @@ class Session:
         assert sentence
         self.failed.append((request.opaque, failure))
 
-    async def _connect(self) -> Opened:
+    async def _connect(self) -> OpenConnection:
         self.attempts.append(asyncio.get_running_loop().create_future())
         return await self.attempts[-1]
 
     async def open(self) -> KeptConnection:
         await asyncio.sleep(0)
         connection = KeptConnection()
-        self.attempts[-1].set_result(Opened("h:1", connection))  # type: ignore[arg-type]
+        self.attempts[-1].set_result(OpenConnection("h:1", connection))  # type: ignore[arg-type]
         await self.settle()
         return connection
 
@@ -146,7 +146,7 @@ async def test_a_connection_that_ends_before_it_is_used_fails_the_requests():
     await asyncio.sleep(0)
     connection = KeptConnection()
     connection.is_open = False
-    session.attempts[0].set_result(Opened("h:1", connection))  # type: ignore[arg-type]
+    session.attempts[0].set_result(OpenConnection("h:1", connection))  # type: ignore[arg-type]
     await session.settle()
     assert session.failed == [(1, NOT_SENT)]
 
