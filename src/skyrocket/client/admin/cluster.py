@@ -9,6 +9,7 @@ import msgspec
 from skyrocket.client.admin.brokers import Brokers
 from skyrocket.client.admin.ledger_groups import transfer_leadership
 from skyrocket.client.admin.results import BrokerInfo, BrokerState, NameserverState, ReplicationState, SlaveState
+from skyrocket.client.admin.secret_settings import hide_secrets
 from skyrocket.client.admin.stage_times import parse_put_percentiles, parse_stages
 from skyrocket.client.errors import BrokerError, ClientError, NotFoundError
 from skyrocket.protocol.bodies import ClusterInfo, HARuntimeInfo, KVTable
@@ -118,7 +119,7 @@ class ClusterAdmin:
     # --- settings
 
     async def config(self, broker: str) -> dict[str, str]:
-        """Fetch the settings of a broker, by Apache's names."""
+        """Fetch the settings of a broker, by Apache's names. Passwords and keys are hidden, which Apache's brokers show."""
         address = await self._brokers.address(broker)
         return _decode_settings(await self._request_broker(address, RequestCode.GET_BROKER_CONFIG), address)
 
@@ -147,7 +148,7 @@ class ClusterAdmin:
             raise NotFoundError(wrong) from error
 
     async def nameserver_config(self) -> dict[str, dict[str, str]]:
-        """Fetch the settings of each nameserver: address -> name -> value."""
+        """Fetch the settings of each nameserver: address -> name -> value. Passwords and keys are hidden."""
 
         async def ask(address: str) -> dict[str, str]:
             return _decode_settings(await self._request_nameserver(address, RequestCode.GET_NAMESRV_CONFIG), address)
@@ -165,7 +166,7 @@ class ClusterAdmin:
 
 def _decode_settings(answer: Command, address: str) -> dict[str, str]:
     try:
-        return dict(sorted(decode_config(answer.body).items()))
+        return hide_secrets(dict(sorted(decode_config(answer.body).items())))
     except BodyError as error:
         raise BrokerError(answer.code, f"the settings cannot be decoded: {error}", address) from error
 
