@@ -89,7 +89,8 @@ def test_a_console_for_several_clusters(skyrocket_broker: SyncBroker, tmp_path: 
         (["--host", "0.0.0.0"], "Give the people who may with --users FILE"),
         (["--users", "no-such-file"], "The file of users no-such-file cannot be read"),
         (["--tls-cert", "cert.pem"], "Give --tls-cert and --tls-key together"),
-        (["--tls-cert", "cert.pem", "--tls-key", "key.pem"], "The certificate or its key cannot be used"),
+        (["--tls-cert", "cert.pem", "--tls-key", "key.pem"], "The certificate cert.pem cannot be used with the key key.pem"),
+        (["--tls-client-ca", "ca.pem"], "--tls-client-ca needs a certificate of the console"),
     ],
 )
 def test_a_wrong_option_is_one_sentence(arguments: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

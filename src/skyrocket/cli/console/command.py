@@ -41,6 +41,9 @@ async def console(
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Serve HTTPS with this certificate (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The key of the certificate (PEM).")] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Browsers must show a certificate that this authority signed (PEM).")
+    ] = None,
     hash_password_: Annotated[
         bool, typer.Option("--hash-password", help="Ask for a name, a role and a password, print the line for --users, and exit.")
     ] = False,
@@ -63,6 +66,7 @@ async def console(
         allowed_hosts=tuple(allow_host or ()),
         certificate=tls_cert,
         key=tls_key,
+        client_ca=tls_client_ca,
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     stopped = asyncio.Event()

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-SECRET_KEYS: Final = frozenset(
-    {"initauthenticationuser", "innerclientauthenticationcredentials", "metricsgrpcexporterheader"}
-)
+SECRET_KEYS: Final = frozenset({"initauthenticationuser", "innerclientauthenticationcredentials", "metricsgrpcexporterheader"})
 SECRET_ENDINGS: Final = ("password", "secret", "secretkey")
 HIDDEN_VALUE: Final = "(hidden)"
 
