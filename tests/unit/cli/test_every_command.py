@@ -14,9 +14,20 @@ from skyrocket.cli.main import app
 ROOT = Path(__file__).resolve().parents[3]
 SERVERS = {"run", "namesrv", "broker", "proxy"}  # they run until they are stopped
 SCRIPTS = {"completion"}  # it prints a script
+READS = {
+    *("topic list", "topic show", "topic route", "topic peek", "group list", "group show", "offset show", "tail"),
+    *("query key", "query id", "query offset", "query time", "query trace", "dlq list", "dlq show", "dlq export"),
+    *("cluster show", "cluster info", "cluster producers", "config show", "config get", "doctor"),
+    *("acl get", "acl list", "acl get-user", "acl list-users", "store verify", "store dump", "protocol codes", "protocol decode"),
+    *("profile list", "profile show", "completion", "pipeline backlog", "pipeline audit", "pipeline verify"),
+}
+CREATES = {  # or changes something, and loses nothing
+    *("topic create", "group create", "send", "consume", "bench", "acl create-user", "acl convert", "cluster transfer-leader"),
+    *("pipeline archive", "pipeline replay", "pipeline table", "pipeline signup-demo", "console", *SERVERS),
+}
 DESTROYS = {
-    *("topic delete", "group delete", "offset reset", "offset skip", "dlq resend", "config set", "store repair"),
-    *("acl delete", "acl delete-user"),
+    *("topic delete", "group delete", "offset reset", "offset skip", "offset clone", "dlq resend", "config set", "store repair"),
+    *("acl create", "acl update", "acl delete", "acl update-user", "acl delete-user", "pipeline drain", "pipeline deadletters"),
 }
 
 
@@ -54,9 +65,18 @@ def test_every_command_has_json(name: str):
     assert "--json" in options_of(name)
 
 
+def test_every_command_is_known_to_read_to_create_or_to_destroy():
+    assert sorted([*READS, *CREATES, *DESTROYS]) == sorted(ALL), "list a new command once: does it read, create or destroy?"
+
+
 @pytest.mark.parametrize("name", sorted(DESTROYS))
 def test_what_destroys_asks_first(name: str):
     assert {"--yes", "--dry-run"} <= options_of(name)
+
+
+@pytest.mark.parametrize("name", sorted(READS | CREATES))
+def test_what_destroys_nothing_does_not_ask(name: str):
+    assert "--yes" not in options_of(name)
 
 
 @pytest.mark.parametrize("name", sorted(name for name in ALL if "delete" in name or "reset" in name))
