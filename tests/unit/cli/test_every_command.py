@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SERVERS = {"run", "namesrv", "broker", "proxy"}  # they run until they are stopped
 SCRIPTS = {"completion"}  # it prints a script
 READS = {
-    *("topic list", "topic show", "topic route", "topic peek", "group list", "group show", "offset show", "tail"),
+    *("topic list", "topic show", "topic route", "topic peek", "group list", "group show", "group member", "offset show", "tail"),
     *("query key", "query id", "query offset", "query time", "query trace", "dlq list", "dlq show", "dlq export"),
     *("cluster show", "cluster info", "cluster producers", "config show", "config get", "doctor"),
     *("acl get", "acl list", "acl get-user", "acl list-users", "store verify", "store dump", "protocol codes", "protocol decode"),
