@@ -160,6 +160,27 @@ def test_a_group_skips_messages_and_the_plan_is_what_happens(servers: Servers, s
     assert "Confirm it with --yes, or look first with --dry-run." in refused.stderr
 
 
+def test_a_broker_is_drained_and_comes_back(servers: Servers, shell: Shell):
+    topic = servers.topic("drained")
+    shell.run("topic", "create", topic, "--queues", "2")
+    shell.run("send", topic, "--body", "before")
+    wait_until(lambda: "before" in shell.run("consume", topic), "the message is dispatched")
+    try:
+        drained = shell.run_json("cluster", "drain", BROKER, "--yes")
+        assert drained["drained"] == BROKER
+        assert drained["topics"] >= 1
+        assert [row["permission"] for row in shell.run_json("topic", "route", topic)["brokers"]] == ["r"]
+        refused = shell.invoke("send", topic, "--body", "drained")
+        assert refused.exit_code != 0
+        assert "before" in shell.run("consume", topic), "consumers go on"
+    finally:
+        shell.run("cluster", "undrain", BROKER, "--yes")
+    assert [row["permission"] for row in shell.run_json("topic", "route", topic)["brokers"]] == ["rw"]
+    shell.run("send", topic, "--body", "after")
+    unknown = shell.invoke("cluster", "drain", "broker-z", "--yes")
+    assert (unknown.exit_code, unknown.stderr) == (1, "No nameserver has a broker called 'broker-z'.\n")
+
+
 def test_settings_are_shown_and_changed(shell: Shell):
     before = shell.run("config", "get", BROKER, "fileReservedTime").strip()
     plan = shell.run_json("config", "set", BROKER, "fileReservedTime=71", "--dry-run")

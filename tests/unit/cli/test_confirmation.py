@@ -39,6 +39,11 @@ DESTROYS = [
     (["offset", "skip", "coupons", "orders"], "Group coupons skips 3 messages in topic orders."),
     (["offset", "clone", "audit", "coupons", "orders"], "Group coupons skips 3 messages in topic orders."),
     (["offset", "clone", "coupons", "audit", "orders"], "Group audit gets 3 messages again in topic orders."),
+    (
+        ["cluster", "drain", "broker-a"],
+        "Producers will send no more to broker broker-a. No other broker of its cluster is left for them.",
+    ),
+    (["cluster", "undrain", "broker-a"], "Producers will send to broker broker-a again"),
     (["config", "set", "broker-a", "fileReservedTime=9"], "1 setting of broker-a will be changed."),
     (["dlq", "resend", "coupons", "--all"], "0 letters of group coupons will be sent to their topics again"),
 ]

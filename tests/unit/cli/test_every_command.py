@@ -10,6 +10,7 @@ import pytest
 from typer.main import get_command
 
 from skyrocket.cli.main import app
+from tests.support.twin_commands import read_twins
 
 ROOT = Path(__file__).resolve().parents[3]
 SERVERS = {"run", "namesrv", "broker", "proxy"}  # they run until they are stopped
@@ -28,6 +29,7 @@ CREATES = {  # or changes something, and loses nothing
 DESTROYS = {
     *("topic delete", "group delete", "offset reset", "offset skip", "offset clone", "dlq resend", "config set", "store repair"),
     *("acl create", "acl update", "acl delete", "acl update-user", "acl delete-user", "pipeline drain", "pipeline deadletters"),
+    *("cluster drain", "cluster undrain"),
 }
 
 
@@ -95,6 +97,12 @@ def test_every_command_and_option_says_what_it_is(name: str):
     assert ALL[name].help
     silent = [one.name for one in ALL[name].params if one.param_type_name == "option" and not one.help]
     assert silent == []
+
+
+def test_the_twins_of_mqadmins_commands_exist():
+    groups = {name.split()[0] for name in ALL if " " in name}
+    twins = {re.sub(r" --\w+$", "", command) for _, commands in read_twins() for command in commands}
+    assert {command for command in twins if command not in ALL and command not in groups} == set()
 
 
 def named_commands(text: str) -> set[str]:

@@ -16,6 +16,13 @@ from skyrocket.protocol.bodies import ClusterInfo, HARuntimeInfo, KVTable
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.config_text import decode_config, encode_config
 from skyrocket.protocol.errors import BodyError
+from skyrocket.protocol.header import Header
+from skyrocket.protocol.headers import (
+    AddWritePermOfBrokerRequestHeader,
+    AddWritePermOfBrokerResponseHeader,
+    WipeWritePermOfBrokerRequestHeader,
+    WipeWritePermOfBrokerResponseHeader,
+)
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 
@@ -115,6 +122,33 @@ class ClusterAdmin:
         """
         address = await self._brokers.address(broker)
         await transfer_leadership(self._brokers, await self.config(address), broker, node)
+
+    async def drain(self, broker: str) -> int:
+        """Make every nameserver tell producers that a broker takes no messages. Return how many topics it has.
+
+        Consumers go on. A nameserver that starts again does not know of it, and Apache's forgets it when a topic of the broker
+        changes.
+        """
+        header = WipeWritePermOfBrokerRequestHeader(broker_name=await self._require_name(broker))
+        answers = await self._ask_nameservers(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
+        return max(one.header(WipeWritePermOfBrokerResponseHeader).wipe_topic_count for one in answers)
+
+    async def undrain(self, broker: str) -> int:
+        """Make every nameserver tell producers that a broker takes messages, of all its topics. Return how many it has."""
+        header = AddWritePermOfBrokerRequestHeader(broker_name=await self._require_name(broker))
+        answers = await self._ask_nameservers(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
+        return max(one.header(AddWritePermOfBrokerResponseHeader).add_topic_count for one in answers)
+
+    async def _require_name(self, broker: str) -> str:
+        """Return the name of a broker. Raise NotFoundError if no nameserver knows it: they would change nothing, and say yes."""
+        if broker not in {one.broker_name for one in await self.brokers()}:
+            raise NotFoundError(f"No nameserver has a broker called '{broker}'.")
+        return broker
+
+    async def _ask_nameservers(self, code: int, header: Header) -> list[Command]:
+        return await self._brokers.for_each(
+            self.nameservers, lambda address: self._brokers.session.request_ok(address, code, header)
+        )
 
     # --- settings
 
