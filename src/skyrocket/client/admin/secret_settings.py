@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-SECRET_KEYS: Final = frozenset({"initauthenticationuser", "innerclientauthenticationcredentials", "metricsgrpcexporterheader"})
+SECRET_KEYS: Final = frozenset(
+    {
+        "initauthenticationuser",  # the first Super user, with its password
+        "innerclientauthenticationcredentials",  # what brokers sign with
+        "metricsgrpcexporterheader",  # often a token
+    }
+)
 SECRET_ENDINGS: Final = ("password", "secret", "secretkey")
 HIDDEN_VALUE: Final = "(hidden)"
 
