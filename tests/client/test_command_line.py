@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from pathlib import Path
@@ -12,8 +13,10 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from skyrocket.cli.main import app
+from skyrocket.client.sync import Consumer
 from skyrocket.pipelines.deadletters.job import resend_letters
 from skyrocket.pipelines.deadletters.selection import LetterSelection
+from tests.client.consumer_support import QUICK
 from tests.client.dead_letters import kill_messages
 from tests.client.servers import BROKER, Servers
 from tests.support.waiting import WAIT_S_MAX, wait_until
@@ -109,6 +112,33 @@ def test_messages_are_found_by_the_time_of_their_arrival(servers: Servers, shell
     assert "stored no such message" in shell.run("query", "time", topic, "--from", str(stored["m4"] + 60_000))
 
 
+def test_members_tell_the_queues_that_they_hold_and_what_they_do(servers: Servers, shell: Shell):
+    topic, group = servers.topic("held"), servers.topic("holders")
+    shell.run("topic", "create", topic, "--queues", "2")
+    shell.run("send", topic, "--body", "x", "--count", "4")
+    with Consumer(servers.nameserver, group=group, topics={topic: "*"}, start="first", consumer_limits=QUICK) as consumer:
+        assert len(list(itertools.islice(consumer, 4))) == 4
+        consumer.commit()
+        client_id = consumer.client_id
+        wait_until(lambda: f"{topic}  " in shell.run("group", "show", group), "the group has offsets")
+        shown = shell.run_json("group", "show", group)
+        held = [(row["topic"], row["queueId"], row["clientId"]) for row in shown["heldQueues"] if row["topic"] == topic]
+        assert held == [(topic, 0, client_id), (topic, 1, client_id)]
+        assert shown["silentMembers"] == []
+        rows = [line for line in shell.run("group", "show", group).splitlines() if line.startswith(f"{topic} ")]
+        assert len(rows) == 2
+        assert all(line.endswith(client_id) for line in rows)
+        state = shell.run_json("group", "member", group, client_id)
+        assert [row["queueId"] for row in state["queues"] if row["topic"] == topic] == [0, 1]
+        assert state["stack"] == ""
+        text = shell.run("group", "member", group, client_id, "--stack")
+        assert f"{client_id} of group {group}. It shares the queues with the group." in text
+        assert "thread" in text
+        missing = shell.invoke("group", "member", group, "somebody-else")
+        assert (missing.exit_code, missing.stderr) == (1, f"No broker reaches consumer 'somebody-else' of group '{group}'.\n")
+    assert shell.run_json("group", "show", group)["heldQueues"] == []
+
+
 def test_a_group_skips_messages_and_the_plan_is_what_happens(servers: Servers, shell: Shell):
     topic, group = servers.topic("skipped"), servers.topic("skippers")
     shell.run("topic", "create", topic, "--queues", "1")
@@ -128,6 +158,27 @@ def test_a_group_skips_messages_and_the_plan_is_what_happens(servers: Servers, s
     refused = shell.invoke("offset", "skip", group, topic)
     assert refused.exit_code == 2
     assert "Confirm it with --yes, or look first with --dry-run." in refused.stderr
+
+
+def test_a_broker_is_drained_and_comes_back(servers: Servers, shell: Shell):
+    topic = servers.topic("drained")
+    shell.run("topic", "create", topic, "--queues", "2")
+    shell.run("send", topic, "--body", "before")
+    wait_until(lambda: "before" in shell.run("consume", topic), "the message is dispatched")
+    try:
+        drained = shell.run_json("cluster", "drain", BROKER, "--yes")
+        assert drained["drained"] == BROKER
+        assert drained["topics"] >= 1
+        assert [row["permission"] for row in shell.run_json("topic", "route", topic)["brokers"]] == ["r"]
+        refused = shell.invoke("send", topic, "--body", "drained")
+        assert refused.exit_code != 0
+        assert "before" in shell.run("consume", topic), "consumers go on"
+    finally:
+        shell.run("cluster", "undrain", BROKER, "--yes")
+    assert [row["permission"] for row in shell.run_json("topic", "route", topic)["brokers"]] == ["rw"]
+    shell.run("send", topic, "--body", "after")
+    unknown = shell.invoke("cluster", "drain", "broker-z", "--yes")
+    assert (unknown.exit_code, unknown.stderr) == (1, "No nameserver has a broker called 'broker-z'.\n")
 
 
 def test_settings_are_shown_and_changed(shell: Shell):

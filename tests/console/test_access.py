@@ -47,7 +47,10 @@ def test_users_and_rules_are_written_and_deleted(operator: Visitor, broker: Sync
     with Admin(broker.nameserver, credentials=alice) as admin, pytest.raises(BrokerError):
         admin.topics.status("orders")
     assert "alice-secret" not in operator.get("/access"), "no password is shown"
-    deleted = operator.fill("/access?q=alice", "/access/rules/delete")
+    unconfirmed = operator.fill("/access?q=alice", "/access/rules/delete", status=400)
+    assert "Type Topic:orders to confirm. Nothing was changed." in unconfirmed
+    assert "Topic:orders" in operator.read("/access?q=alice"), "one click deletes no rule"
+    deleted = operator.fill("/access?q=alice", "/access/rules/delete", confirm="Topic:orders")
     assert "The rule of alice for Topic:orders is deleted." in deleted
     assert "Type alice to confirm" in operator.fill("/access?q=alice", "alice/delete", status=400, confirm="bob")
     assert "User alice is deleted" in operator.fill("/access?q=alice", "alice/delete", confirm="alice")

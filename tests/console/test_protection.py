@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+import socket
+import ssl
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -14,13 +18,14 @@ from skyrocket.client.sync import Admin, Producer
 from skyrocket.console.application import HEADERS
 from skyrocket.console.clusters import name_cluster
 from skyrocket.console.errors import ConsoleError
-from skyrocket.console.limits import FORM_BYTES_MAX, LOGIN_FAILURES_MAX
+from skyrocket.console.limits import CONNECTIONS_MAX, FORM_BYTES_MAX, LOGIN_FAILURES_MAX
 from skyrocket.console.pages import ROUTES
 from skyrocket.console.security.users import ConsoleRole, ConsoleUser, format_user, hash_password
-from skyrocket.console.server import ConsoleOptions, ConsoleServer
+from skyrocket.console.server import ConsoleOptions, ConsoleServer, VisitorConnection
 from skyrocket.testing.threaded import SyncBroker
-from tests.support.certificates import Certificate
+from tests.support.certificates import Authority, Certificate
 from tests.support.console import Visitor, running_console
+from tests.support.waiting import WAIT_S_MAX, wait_until
 
 PASSWORDS = {"ann": "operator-password", "vic": "viewer-password"}
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)>\"'`{{7*7}}\u202e</pre></textarea>"
@@ -103,9 +108,12 @@ def test_a_log_out_ends_the_session(guarded: ConsoleServer):
     visitor = log_in(guarded, "ann")
     token = re.search(r'name="token" value="(\w+)"', visitor.get("/"))
     assert token is not None
+    kept = visitor.http.cookies["skyrocket_session"]
     visitor.http.post("/logout", data={"token": token[1]})
     assert "Log in" in visitor.get("/topics")
     visitor.close()
+    copied = httpx.get(f"{guarded.url}topics", cookies={"skyrocket_session": kept})
+    assert copied.status_code == 303, "a copy of the cookie is worth nothing"
 
 
 def test_wrong_passwords_are_refused_and_then_throttled(broker: SyncBroker, users: Path):
@@ -120,6 +128,51 @@ def test_wrong_passwords_are_refused_and_then_throttled(broker: SyncBroker, user
         right = http.post("/login", data={"name": "ann", "password": PASSWORDS["ann"]})
         assert right.status_code == 429, "the right password does not help before the time is over"
         assert "set-cookie" not in right.headers
+
+
+def test_passwords_that_are_tried_at_the_same_time_are_throttled_too(broker: SyncBroker, users: Path):
+    with running_console(broker.nameserver, users=users) as console:
+        data = {"name": "ann", "password": "wrong-password"}
+        with ThreadPoolExecutor(4 * LOGIN_FAILURES_MAX) as threads:
+            tries = [
+                threads.submit(httpx.post, f"{console.url}login", data=data, timeout=60) for _ in range(4 * LOGIN_FAILURES_MAX)
+            ]
+            statuses = sorted(one.result().status_code for one in tries)
+        assert statuses == [403] * LOGIN_FAILURES_MAX + [429] * 3 * LOGIN_FAILURES_MAX
+
+
+# --- connections
+
+
+def test_connections_of_one_address_leave_room_for_others(console: ConsoleServer):
+    with ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection(("127.0.0.1", console.port))) for _ in range(CONNECTIONS_MAX + 2)]
+        for one in idle[-3:]:
+            one.settimeout(WAIT_S_MAX)
+            assert one.recv(1) == b"", "one too many is closed"
+        with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2"), timeout=60) as other:
+            assert other.get(f"{console.url}healthz").status_code == 200
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: 127", b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET / "])
+def test_a_connection_that_brings_no_request_is_closed(console: ConsoleServer, sent: bytes, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(VisitorConnection, "request_s_max", 0.1)
+    with socket.create_connection(("127.0.0.1", console.port), timeout=WAIT_S_MAX) as connection:
+        connection.sendall(sent)
+        received = b""
+        while piece := connection.recv(65536):
+            received += piece
+    assert received.startswith(b"HTTP/1.1 200" if b"healthz" in sent else b"")
+
+
+def test_a_form_that_does_not_arrive_is_given_up(console: ConsoleServer, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("skyrocket.console.application.FORM_S_MAX", 0.1)
+    head = (
+        "POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\nContent-Type: application/x-www-form-urlencoded\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", console.port), timeout=WAIT_S_MAX) as connection:
+        connection.sendall(head.encode() + b"name=")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 ")
 
 
 # --- other sites
@@ -247,3 +300,31 @@ def test_https_with_a_certificate_of_ones_own(broker: SyncBroker, tmp_path: Path
         answer = httpx.get(console.url, verify=False)
         assert answer.status_code == 200
         assert "Secure" in answer.headers["set-cookie"]
+
+
+def test_a_renewed_certificate_is_shown_without_a_restart(broker: SyncBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("skyrocket.console.server.RENEWAL_MS", 10)
+    first, second = Certificate.made(tmp_path), Certificate.made(make_folder(tmp_path / "renewed"))
+    renewed = second.path.read_text()
+    with running_console(broker.nameserver, certificate=first.path, key=first.key) as console:
+        address = ("127.0.0.1", console.port)
+        assert ssl.get_server_certificate(address) == first.path.read_text()
+        second.key.replace(first.key)
+        second.path.replace(first.path)
+        wait_until(lambda: ssl.get_server_certificate(address) == renewed, "the renewed certificate is shown")
+
+
+def test_with_an_authority_browsers_show_a_certificate_of_it(broker: SyncBroker, tmp_path: Path):
+    authority = Authority.made(tmp_path / "ca")
+    server, browser = authority.certificate("server"), authority.certificate("browser")
+    options = {"certificate": server.path, "key": server.key, "client_ca": authority.path}
+    with running_console(broker.nameserver, **options) as console:
+        url = f"{console.url}healthz"
+        assert httpx.get(url, verify=authority.trusted(browser)).status_code == 200
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(url, verify=authority.trusted())
+
+
+def make_folder(path: Path) -> Path:
+    path.mkdir()
+    return path

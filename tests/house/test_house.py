@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spark": {"compiled", "protocol", "store", "columnar", "net", "client"},
     "doctor": {"protocol", "store", "report", "client"},
     "pipelines": {"durable_file", "protocol", "store", "columnar", "report", "client", "spark", "doctor"},
-    "console": {"supervised_task", "protocol", "report", "client", "doctor"},
+    "console": {"supervised_task", "protocol", "net", "report", "client", "doctor"},
     "testing": {"protocol", "store", "net", "nameserver", "broker", "client"},
     "cli": {
         "rotating_file",

@@ -114,6 +114,24 @@ def test_mqadmin_prints_the_same_for_both(sides: dict[str, Side], tmp_path: Path
         admin.kill()
 
 
+@pytest.mark.parametrize(("source", "target"), [("apache", "ours"), ("ours", "apache")])
+def test_mqadmin_copies_rules_from_one_to_the_other(sides: dict[str, Side], source: str, target: str, tmp_path: Path):
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "tools.yml").write_text(f"accessKey: {ROOT.name}\nsecretKey: '{ROOT.password}'\n")
+    user = f"copied-from-{source}"
+    admin = Admin(tmp_path)
+    try:
+        for side in sides.values():
+            admin.admin("createUser", "-u", user, "-p", "copied-secret", "-t", "Normal", "-b", side.address)
+        rule = ("-r", "Topic:copied*", "-a", "Pub,Sub", "-d", "Allow")
+        admin.admin("createAcl", "-s", f"User:{user}", *rule, "-b", sides[source].address)
+        assert "Topic:copied*" not in admin.admin("getAcl", "-s", f"User:{user}", "-b", sides[target].address)
+        admin.admin("copyAcl", "-f", sides[source].address, "-t", sides[target].address, "-s", f"User:{user}")
+        assert "Topic:copied*" in admin.admin("getAcl", "-s", f"User:{user}", "-b", sides[target].address)
+    finally:
+        admin.kill()
+
+
 def normal(printed: str) -> str:
     """Addresses, passwords and the traces of failures left out."""
     lines = [line for line in printed.splitlines() if not line.startswith(("\tat ", "\t... ", "For more information"))]

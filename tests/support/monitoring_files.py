@@ -11,7 +11,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "monitoring"
 ALERTS = FOLDER / "alerts.yml"
 DASHBOARD = FOLDER / "grafana-dashboard.json"
 
-_RULE = re.compile(r"- alert: (\w+)\n\s+expr: (.+)\n(?:.+\n)*?\s+runbook: (\S+)\n")
+_RULE = re.compile(r"- alert: (\w+)\n\s+expr: (.+)\n(?:.+\n)*?\s+labels: \{severity: (\w+)\}\n(?:.+\n)*?\s+runbook: (\S+)\n")
 _METRIC = re.compile(r"\b((?:rocketmq|skyrocket|process)_[a-z0-9_]+)")
 _VARIABLES = {"$__rate_interval": "1m", "$cluster": ".*", "$broker": ".*"}
 
@@ -19,6 +19,7 @@ _VARIABLES = {"$__rate_interval": "1m", "$cluster": ".*", "$broker": ".*"}
 class Alert(NamedTuple):
     name: str
     expression: str
+    severity: str
     runbook: str
 
 

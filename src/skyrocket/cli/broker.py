@@ -176,7 +176,7 @@ def _run_one(options: RunOptions) -> None:
         # Nothing to verify: the nameserver is in this process.
         in_process = {"namesrvAddr": _local_address(names, host), "tls.client.authServer": "false"}
         settings, descriptors = settings.with_texts(in_process), descriptors - descriptors // 4
-        beside = ConsoleBeside(_local_address(names, host), console_port, settings.tls_only)
+        beside = ConsoleBeside(_local_address(names, host), console_port, settings, process)
 
         def say_ready(served: Broker) -> None:
             now = served.settings()
@@ -262,7 +262,7 @@ def _run_cluster(wanted: _Wanted, options: RunOptions) -> None:
             for number, one in enumerate(planned)
         ]
         supervisor = BrokerSupervisor(commands, typer.echo)
-        beside = ConsoleBeside(_local_address(names, host), console_port, settings.tls_only)
+        beside = ConsoleBeside(_local_address(names, host), console_port, settings, process)
         try:
             starting = asyncio.ensure_future(supervisor.start())
             stopping = asyncio.ensure_future(stopped.wait())

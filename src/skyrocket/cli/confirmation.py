@@ -4,6 +4,8 @@
 neither            says what, asks     refuses with a sentence
 --yes              does it             does it
 --dry-run          says what           says what
+
+A plan that turns out to lose nothing, such as offsets that are copied to a group that has the same, is done without a question.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ class Plan:
     sentence: str  # such as "Topic orders will be deleted, with 12 messages."
     document: Mapping[str, Any] = field(default_factory=dict)  # for --dry-run --json
     table: str = ""  # the details, before the sentence
+    is_harmless: bool = False  # nothing is lost, so nobody is asked
 
     @property
     def text(self) -> str:
@@ -56,7 +59,7 @@ class Confirmation:
         """Return whether to do it. False: it is a dry run. Exit when the answer is no, or when nobody can answer."""
         if self.dry_run:
             return False
-        if self.yes:
+        if self.yes or plan.is_harmless:
             return True
         if not can_ask():
             typer.echo(f"{plan.sentence} Confirm it with --yes, or look first with --dry-run.", err=True)

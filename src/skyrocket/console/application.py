@@ -29,9 +29,10 @@ from skyrocket.console.body_views import escape_controls
 from skyrocket.console.clusters import ServedCluster
 from skyrocket.console.errors import InputError, MissingPageError, NotConnectedError, NotPermittedError, VisitError
 from skyrocket.console.forms import Fields, parse_fields
-from skyrocket.console.limits import FORM_BYTES_MAX, PATH_CHARACTERS_MAX, SESSION_MS
+from skyrocket.console.limits import FORM_BYTES_MAX, FORM_S_MAX, PATH_CHARACTERS_MAX, SESSION_MS
 from skyrocket.console.pages import ROUTES, PageRoute
 from skyrocket.console.pages.clusters import show_clusters
+from skyrocket.console.security.ended_sessions import EndedSessions
 from skyrocket.console.security.hosts import AllowedHosts, is_same_origin
 from skyrocket.console.security.login_throttle import LoginThrottle
 from skyrocket.console.security.tokens import TokenSigner, VisitorSession
@@ -80,6 +81,7 @@ class ConsoleApplication:
         self._access = access
         self._wall_ms = wall_ms
         self._signer = TokenSigner(secrets.token_bytes(32))
+        self._ended = EndedSessions()
         self._throttle = LoginThrottle()
         self._password_turns = asyncio.Semaphore(1)  # a password costs 16 MiB and 50 ms
 
@@ -147,6 +149,8 @@ class ConsoleApplication:
         """Return the session of a request, its visitor, and whether the session is new. None: the visitor has to log in."""
         address = request.client.host if request.client else ""
         session = self._signer.read_session(request.cookies.get(SESSION_COOKIE, ""), self._wall_ms())
+        if session is not None and self._ended.has(session):
+            session = None
         users = self._access.users
         if users is None:
             is_new = session is None or bool(session.user)
@@ -181,10 +185,14 @@ class ConsoleApplication:
         if kind != "application/x-www-form-urlencoded":
             raise InputError("A form is sent as application/x-www-form-urlencoded.")
         received = bytearray()
-        async for part in request.stream():
-            received += part
-            if len(received) > FORM_BYTES_MAX:
-                raise InputError(f"A form has at most {FORM_BYTES_MAX // 1024**2} MiB.")
+        try:
+            async with asyncio.timeout(FORM_S_MAX):
+                async for part in request.stream():
+                    received += part
+                    if len(received) > FORM_BYTES_MAX:
+                        raise InputError(f"A form has at most {FORM_BYTES_MAX // 1024**2} MiB.")
+        except TimeoutError:
+            raise InputError(f"The form did not arrive within {FORM_S_MAX:g} s.") from None
         return parse_fields(received.decode("latin-1"))
 
     def _check_form(self, request: Request, session: VisitorSession, form: Fields) -> None:
@@ -265,7 +273,7 @@ class ConsoleApplication:
 
     async def _log_in(self, request: Request) -> Response:
         """Check name and password. There is no session yet, so no token: the Origin header tells where the form comes from."""
-        address, now_ms = request.client.host if request.client else "", self._wall_ms()
+        address = request.client.host if request.client else ""
         try:
             form = await self._read_form(request)
         except InputError as error:
@@ -273,19 +281,20 @@ class ConsoleApplication:
         after = form.text("next")
         if not is_same_origin(request.headers.get("origin", ""), request.headers.get("host", "")):
             return self._login_page(after, "Another site sent this form.", HTTPStatus.FORBIDDEN)
-        wait_ms = self._throttle.wait_ms(address, now_ms)
-        if wait_ms:
-            sentence = f"Too many wrong passwords. Try again in {wait_ms // 1000 + 1} s."
-            return self._login_page(after, sentence, HTTPStatus.TOO_MANY_REQUESTS)
         user = (self._access.users or {}).get(form.text("name"))
-        async with self._password_turns:
-            is_right = await asyncio.to_thread(is_password, form.raw("password"), user.password_hash if user else _NOBODY_HASH)
-        if user is None or not is_right:
-            self._throttle.note_failure(address, now_ms)
-            log.warning("A login from %s was refused.", address)
-            return self._login_page(after, "The name or the password is wrong.", HTTPStatus.FORBIDDEN)
+        password_hash = user.password_hash if user else _NOBODY_HASH
+        async with self._password_turns:  # what others from this address tried meanwhile counts
+            wait_ms = self._throttle.wait_ms(address, self._wall_ms())
+            if wait_ms:
+                sentence = f"Too many wrong passwords. Try again in {wait_ms // 1000 + 1} s."
+                return self._login_page(after, sentence, HTTPStatus.TOO_MANY_REQUESTS)
+            is_right = await asyncio.to_thread(is_password, form.raw("password"), password_hash)
+            if user is None or not is_right:
+                self._throttle.note_failure(address, self._wall_ms())
+                log.warning("A login from %s was refused.", address)
+                return self._login_page(after, "The name or the password is wrong.", HTTPStatus.FORBIDDEN)
         self._throttle.note_success(address)
-        session = self._signer.issue_session(user.name, secrets.token_urlsafe(16), now_ms)
+        session = self._signer.issue_session(user.name, secrets.token_urlsafe(16), self._wall_ms())
         response = RedirectResponse(_safe_path(after), HTTPStatus.SEE_OTHER)
         self._set_session(response, request, session)
         return response
@@ -297,6 +306,7 @@ class ConsoleApplication:
                 self._check_form(request, session, await self._read_form(request))
             except VisitError as error:
                 return PlainTextResponse(f"{error}\n", error.status)
+            self._ended.end(session, self._wall_ms())
         response = RedirectResponse(_LOGIN, HTTPStatus.SEE_OTHER)
         response.delete_cookie(SESSION_COOKIE)
         return response

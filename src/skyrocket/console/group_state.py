@@ -1,4 +1,4 @@
-"""What a group's members and offsets tell: whether they agree, who holds a queue, who has consumed a message. Pure."""
+"""What a group's members and offsets tell: whether they agree, who has consumed a message. Pure."""
 
 from __future__ import annotations
 
@@ -30,15 +30,6 @@ def find_mismatches(states: Mapping[str, MemberState]) -> list[str]:
                 "Give all members of a group the same subscriptions, or use two groups."
             )
     return sentences
-
-
-def find_holders(states: Mapping[str, MemberState]) -> dict[Queue, str]:
-    """Return which member holds each queue. Two holders, as during a rebalance, are both named."""
-    holders: dict[Queue, list[str]] = {}
-    for client_id, state in sorted(states.items()):
-        for row in state.queues:
-            holders.setdefault(row.queue, []).append(client_id)
-    return {queue: ", ".join(ids) for queue, ids in holders.items()}
 
 
 def judge_consumption(queue: Queue, offset: int, progress: GroupProgress, members: GroupMembers) -> str:

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+# --- connections
+CONNECTIONS_MAX: Final = 128
+CONNECTIONS_PER_ADDRESS_MAX: Final = 64  # so that one address leaves room for the others
+REQUEST_S_MAX: Final = 10.0  # until a connection has brought a whole request, its first one or the next
+FORM_S_MAX: Final = 30.0  # until the form of a request is here
+
 # --- requests
 FORM_BYTES_MAX: Final = 5 * 1024 * 1024  # a test message has up to 4 MiB
 FORM_FIELDS_MAX: Final = 1_000
@@ -52,4 +58,5 @@ SESSION_MS: Final = 12 * 3_600_000
 LOGIN_FAILURES_MAX: Final = 5  # of one address, until it has to wait
 LOGIN_PAUSE_MS: Final = 60_000
 THROTTLED_ADDRESSES_MAX: Final = 10_000
+ENDED_SESSIONS_MAX: Final = 10_000  # log-outs that are remembered
 USERS_MAX: Final = 1_000

@@ -196,7 +196,7 @@ def test_create_reset_clone_and_delete_a_group(shell: Shell):
     assert {"group": "movers", "members": 0, "lag": 3, "rate": 0.0} in shell.json("group", "list")
     assert "Lag: 3." in shell.says("group", "show", "movers")
     shell.says("group", "create", "followers")
-    assert [row["offset"] for row in shell.json("offset", "clone", "movers", "followers", "moves")] == [1]
+    assert [row["offset"] for row in shell.json("offset", "clone", "movers", "followers", "moves", "--yes")] == [1]
     assert [
         row["offset"] for row in shell.json("offset", "reset", "movers", "moves", "--to", "2020-01-01T00:00:00", "--yes")
     ] == [0]

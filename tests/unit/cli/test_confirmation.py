@@ -23,6 +23,8 @@ def broker() -> Iterator[SyncBroker]:
         invoke(running, "send", "orders", "--body", "x", "--count", "3")
         invoke(running, "group", "create", "coupons")
         invoke(running, "offset", "reset", "coupons", "orders", "--to", "first", "--yes")
+        invoke(running, "group", "create", "audit")
+        invoke(running, "offset", "reset", "audit", "orders", "--to", "last", "--yes")
         yield running
 
 
@@ -35,6 +37,13 @@ DESTROYS = [
     (["group", "delete", "coupons"], "Group coupons will be deleted, with its offsets in orders."),
     (["offset", "reset", "coupons", "orders", "--to", "last"], "Group coupons skips 3 messages in topic orders."),
     (["offset", "skip", "coupons", "orders"], "Group coupons skips 3 messages in topic orders."),
+    (["offset", "clone", "audit", "coupons", "orders"], "Group coupons skips 3 messages in topic orders."),
+    (["offset", "clone", "coupons", "audit", "orders"], "Group audit gets 3 messages again in topic orders."),
+    (
+        ["cluster", "drain", "broker-a"],
+        "Producers will send no more to broker broker-a. No other broker of its cluster is left for them.",
+    ),
+    (["cluster", "undrain", "broker-a"], "Producers will send to broker broker-a again"),
     (["config", "set", "broker-a", "fileReservedTime=9"], "1 setting of broker-a will be changed."),
     (["dlq", "resend", "coupons", "--all"], "0 letters of group coupons will be sent to their topics again"),
 ]
@@ -59,6 +68,16 @@ def test_without_a_terminal_it_is_refused_and_a_dry_run_changes_nothing(
     assert '"offset":0' in invoke(broker, "offset", "show", "coupons", "orders", "--json").stdout
     assert invoke(broker, "config", "get", "broker-a", "fileReservedTime").stdout == "72\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_loses_nothing_is_done_without_a_question(broker: SyncBroker):
+    invoke(broker, "group", "create", "fresh")
+    assert invoke(broker, "offset", "clone", "audit", "fresh", "orders", "--yes").exit_code == 0
+    copied = invoke(broker, "offset", "clone", "audit", "fresh", "orders", "--json")
+    assert (copied.exit_code, copied.stderr) == (0, "")
+    assert '"offset":3' in copied.stdout
+    again = invoke(broker, "offset", "clone", "audit", "fresh", "orders", "--dry-run")
+    assert "Group fresh neither skips a message nor gets one again in topic orders." in again.stdout
 
 
 def answer(broker: SyncBroker, text: str, *arguments: str) -> tuple[int, str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -89,7 +90,8 @@ def test_a_console_for_several_clusters(skyrocket_broker: SyncBroker, tmp_path: 
         (["--host", "0.0.0.0"], "Give the people who may with --users FILE"),
         (["--users", "no-such-file"], "The file of users no-such-file cannot be read"),
         (["--tls-cert", "cert.pem"], "Give --tls-cert and --tls-key together"),
-        (["--tls-cert", "cert.pem", "--tls-key", "key.pem"], "The certificate or its key cannot be used"),
+        (["--tls-cert", "cert.pem", "--tls-key", "key.pem"], "The certificate cert.pem cannot be used with the key key.pem"),
+        (["--tls-client-ca", "ca.pem"], "--tls-client-ca needs a certificate of the console"),
     ],
 )
 def test_a_wrong_option_is_one_sentence(arguments: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -128,6 +130,74 @@ def test_run_has_a_console_that_ends_with_it(tmp_path: Path):
         process.kill()
         process.wait(30)
         wait_until(lambda: not is_listening(port), "the console ends with the broker that was killed")
+
+
+ROOT = {"username": "root-user", "password": "root-secret"}
+GUARDED = {"authenticationEnabled": "true", "authorizationEnabled": "true", "initAuthenticationUser": json.dumps(ROOT)}
+GUARDED["innerClientAuthenticationCredentials"] = json.dumps({"accessKey": "inner", "secretKey": "inner-secret"})
+
+
+def guarded_run(data: Path, *more: str) -> list[str]:
+    """`skyrocket run` with access control."""
+    sets = [part for key, value in GUARDED.items() for part in ("--set", f"{key}={value}")]
+    return ["run", "--data", str(data), "--namesrv-port", "0", "--port", "0", "--console", *more, *sets, *SMALL]
+
+
+def test_run_with_access_control_says_which_command_starts_a_console(tmp_path: Path):
+    port = free_port()
+    with started(*guarded_run(tmp_path, "--console-port", str(port))) as process:
+        nameserver = re.search(r"nameserver (\S+),", line_with(process, "is ready"))
+        assert nameserver is not None
+        told = line_with(process, "There is no console")
+        assert "ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY" in told
+        assert f"skyrocket console -n '{nameserver[1]}'" in told
+        assert not is_listening(port)
+
+
+def test_run_with_access_control_and_credentials_has_a_console_that_reads_the_cluster(tmp_path: Path):
+    port = free_port()
+    keys = {"ROCKETMQ_ACCESS_KEY": ROOT["username"], "ROCKETMQ_SECRET_KEY": ROOT["password"]}
+    with started(*guarded_run(tmp_path, "--console-port", str(port)), **keys) as process:
+        line_with(process, "The console of")
+        overview = httpx.get(f"http://127.0.0.1:{port}/", timeout=60).text
+        access = httpx.get(f"http://127.0.0.1:{port}/access", timeout=60).text
+    assert "1 of 1 answer" in overview
+    assert "authentication is on, authorization is on" in access
+    assert "root-user" in access
+
+
+def test_the_console_logs_as_it_is_told(skyrocket_broker: SyncBroker, tmp_path: Path):
+    file = tmp_path / "console.log"
+    flags = ["--port", "0", "--log-format", "json", "--log-level", "info", "--log-file", str(file)]
+    with started("console", "-n", skyrocket_broker.nameserver, *flags) as process:
+        url = re.search(r"is at (\S+)", line_with(process, "is at"))
+        assert url is not None
+        with httpx.Client(base_url=url[1], timeout=60) as visitor:
+            token = re.search(r'name="token" value="(\w+)"', visitor.get("/new-group").text)
+            assert token is not None
+            visitor.post("/groups", data={"token": token[1], "group": "logged"})
+        process.terminate()
+        assert process.wait(60) == 0
+    (line,) = [line for line in map(json.loads, file.read_text().splitlines()) if "logged" in line["message"]]
+    assert (line["level"], line["logger"]) == ("INFO", "skyrocket.console.application")
+    assert "group logged created" in line["message"]
+
+
+def test_the_console_beside_run_logs_as_run_does(tmp_path: Path):
+    file = tmp_path / "run.log"
+    flags = ["--namesrv-port", "0", "--port", "0", "--console", "--console-port", "0", "--log-format", "json"]
+    with started("run", "--data", str(tmp_path / "data"), *flags, "--log-file", str(file), *SMALL) as process:
+        url = re.search(r"is at (\S+)", line_with(process, "The console of"))
+        assert url is not None
+        with httpx.Client(base_url=url[1], timeout=60) as visitor:
+            token = re.search(r'name="token" value="(\w+)"', visitor.get("/new-topic").text)
+            assert token is not None
+            visitor.post("/topics", data={"token": token[1], "topic": "logged", "read_queues": "1", "write_queues": "1"})
+        process.terminate()
+        assert process.wait(60) == 0
+    lines = [json.loads(line) for line in (tmp_path / "run-console.log").read_text().splitlines()]
+    assert [line["logger"] for line in lines if "topic logged" in line["message"]] == ["skyrocket.console.application"]
+    assert file.exists(), "run has its own file"
 
 
 def test_run_goes_on_when_the_console_cannot_start(tmp_path: Path):

@@ -10,13 +10,26 @@ import pytest
 from typer.main import get_command
 
 from skyrocket.cli.main import app
+from tests.support.twin_commands import read_twins
 
 ROOT = Path(__file__).resolve().parents[3]
 SERVERS = {"run", "namesrv", "broker", "proxy"}  # they run until they are stopped
 SCRIPTS = {"completion"}  # it prints a script
+READS = {
+    *("topic list", "topic show", "topic route", "topic peek", "group list", "group show", "group member", "offset show", "tail"),
+    *("query key", "query id", "query offset", "query time", "query trace", "dlq list", "dlq show", "dlq export"),
+    *("cluster show", "cluster info", "cluster producers", "config show", "config get", "doctor"),
+    *("acl get", "acl list", "acl get-user", "acl list-users", "store verify", "store dump", "protocol codes", "protocol decode"),
+    *("profile list", "profile show", "completion", "pipeline backlog", "pipeline audit", "pipeline verify"),
+}
+CREATES = {  # or changes something, and loses nothing
+    *("topic create", "group create", "send", "consume", "bench", "acl create-user", "acl convert", "cluster transfer-leader"),
+    *("pipeline archive", "pipeline replay", "pipeline table", "pipeline signup-demo", "console", *SERVERS),
+}
 DESTROYS = {
-    *("topic delete", "group delete", "offset reset", "offset skip", "dlq resend", "config set", "store repair"),
-    *("acl delete", "acl delete-user"),
+    *("topic delete", "group delete", "offset reset", "offset skip", "offset clone", "dlq resend", "config set", "store repair"),
+    *("acl create", "acl update", "acl delete", "acl update-user", "acl delete-user", "pipeline drain", "pipeline deadletters"),
+    *("cluster drain", "cluster undrain"),
 }
 
 
@@ -54,9 +67,18 @@ def test_every_command_has_json(name: str):
     assert "--json" in options_of(name)
 
 
+def test_every_command_is_known_to_read_to_create_or_to_destroy():
+    assert sorted([*READS, *CREATES, *DESTROYS]) == sorted(ALL), "list a new command once: does it read, create or destroy?"
+
+
 @pytest.mark.parametrize("name", sorted(DESTROYS))
 def test_what_destroys_asks_first(name: str):
     assert {"--yes", "--dry-run"} <= options_of(name)
+
+
+@pytest.mark.parametrize("name", sorted(READS | CREATES))
+def test_what_destroys_nothing_does_not_ask(name: str):
+    assert "--yes" not in options_of(name)
 
 
 @pytest.mark.parametrize("name", sorted(name for name in ALL if "delete" in name or "reset" in name))
@@ -75,6 +97,12 @@ def test_every_command_and_option_says_what_it_is(name: str):
     assert ALL[name].help
     silent = [one.name for one in ALL[name].params if one.param_type_name == "option" and not one.help]
     assert silent == []
+
+
+def test_the_twins_of_mqadmins_commands_exist():
+    groups = {name.split()[0] for name in ALL if " " in name}
+    twins = {re.sub(r" --\w+$", "", command) for _, commands in read_twins() for command in commands}
+    assert {command for command in twins if command not in ALL and command not in groups} == set()
 
 
 def named_commands(text: str) -> set[str]:

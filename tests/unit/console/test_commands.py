@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import skyrocket.console
 from skyrocket.cli.main import app
+from tests.unit.cli.test_every_command import ALL
 
 TEMPLATES = Path(skyrocket.console.__file__).parent / "templates"
 NAMED = sorted(
@@ -33,3 +34,5 @@ def test_a_command_that_a_page_names_exists(line: str):
     assert done.exit_code == 0, done.output
     named = words[:1] if words[1] == "NAME" else words[:2]
     assert f"Usage: skyrocket {' '.join(named)}" in done.output
+    command, arguments = ALL[" ".join(named)], words[len(named) :] if len(named) > 1 else []  # the doctor has options alone
+    command.make_context(" ".join(named), arguments)  # raises for an argument that the command does not take

@@ -12,9 +12,10 @@ from skyrocket.client.admin import (
     MemberState,
     QueueProgress,
 )
+from skyrocket.client.admin.groups import find_holders
 from skyrocket.client.admin.stage_times import parse_stages
 from skyrocket.console.attention import find_attention
-from skyrocket.console.group_state import find_holders, find_mismatches, judge_consumption
+from skyrocket.console.group_state import find_mismatches, judge_consumption
 from skyrocket.console.history import BrokerSample, ClusterHistory, ClusterSample
 from skyrocket.console.limits import BROKERS_SAMPLED_MAX, SAMPLES_MAX, STAGE_WINDOW_SAMPLES
 from skyrocket.console.message_search import PagePosition, SearchPosition

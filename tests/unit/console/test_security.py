@@ -6,9 +6,10 @@ import pytest
 
 from skyrocket.console.errors import ConsoleError
 from skyrocket.console.limits import LOGIN_FAILURES_MAX, LOGIN_PAUSE_MS, SESSION_MS, THROTTLED_ADDRESSES_MAX
+from skyrocket.console.security.ended_sessions import EndedSessions
 from skyrocket.console.security.hosts import AllowedHosts, host_name, is_loopback, is_same_origin
 from skyrocket.console.security.login_throttle import LoginThrottle
-from skyrocket.console.security.tokens import TokenSigner
+from skyrocket.console.security.tokens import TokenSigner, VisitorSession
 from skyrocket.console.security.users import ConsoleRole, ConsoleUser, format_user, hash_password, is_password, parse_users
 
 NOW_MS = 1_800_000_000_000
@@ -92,6 +93,19 @@ def test_a_notice_is_no_session_and_a_token_belongs_to_its_session():
     assert signer.is_form_token(mine, signer.form_token(mine))
     assert not signer.is_form_token(other, signer.form_token(mine))
     assert not signer.is_form_token(mine, "é")
+
+
+def test_a_session_that_was_ended_stays_ended_and_the_list_is_bounded():
+    ended = EndedSessions(sessions_max=3)
+    sessions = [VisitorSession("ann", f"id-{number}", NOW_MS + number) for number in range(1, 6)]
+    other = VisitorSession("ann", "other", NOW_MS + 6)
+    for session in (sessions[3], sessions[0], sessions[4], sessions[2], sessions[2], sessions[1]):
+        ended.end(session, NOW_MS)
+    assert len(ended) == 3
+    assert all(map(ended.has, sessions)), "also those that were left out"
+    assert not ended.has(other)
+    ended.end(other, NOW_MS + 5)
+    assert len(ended) == 1, "what has expired needs no place"
 
 
 # --- hosts

@@ -74,7 +74,7 @@ async def create_user(
     return CommandResult({"user": user}, f"User {user} is created.")
 
 
-@cluster_command(app, name="update-user", more=_PLACE)
+@cluster_command(app, name="update-user", destroys=True, more=_PLACE)
 async def update_user(
     options: CommandOptions,
     user: User,
@@ -87,8 +87,27 @@ async def update_user(
     if password is None and is_super is None and enabled is None:
         refuse("Nothing to change. Give --password, --super or --normal, --enable or --disable.")
     async with options.admin() as admin:
+        if options.confirmation.needs_plan:
+            await admin.access.get_user(user, **_brokers(place))
+            plan = _plan_update(user, has_password=password is not None, is_super=is_super, is_enabled=enabled)
+            if not options.confirmation.allows(plan):
+                return plan.dry_result()
         await admin.access.update_user(user, password=password, is_super=is_super, is_enabled=enabled, **_brokers(place))
     return CommandResult({"user": user}, f"User {user} is changed.")
+
+
+def _plan_update(user: str, *, has_password: bool, is_super: bool | None, is_enabled: bool | None) -> Plan:
+    """Say what a change takes away: a password that clients use, or rights. More rights take nothing away."""
+    changes = {
+        "gets a new password: clients with the old one are refused": has_password,
+        "becomes a Super user, who may do everything": is_super is True,
+        "becomes a Normal user, who needs rules": is_super is False,
+        "is enabled": is_enabled is True,
+        "is disabled, and can do nothing": is_enabled is False,
+    }
+    sentence = f"User {user} {'; '.join(change for change, is_made in changes.items() if is_made)}."
+    document = {"user": user, "password": has_password, "isSuper": is_super, "isEnabled": is_enabled}
+    return Plan(sentence, document, is_harmless=not has_password and is_super is not False and is_enabled is not False)
 
 
 @cluster_command(app, name="delete-user", destroys=True, more=_PLACE)
@@ -123,8 +142,8 @@ async def list_users(
     return CommandResult(found, _user_table(found))
 
 
-@cluster_command(app, name="update", more=_PLACE)  # servers treat both alike
-@cluster_command(app, more=_PLACE)
+@cluster_command(app, name="update", destroys=True, more=_PLACE)  # servers treat both alike
+@cluster_command(app, destroys=True, more=_PLACE)
 async def create(
     options: CommandOptions,
     user: User,
@@ -137,6 +156,11 @@ async def create(
 ) -> CommandResult:
     """Allow or deny a user actions on resources. A rule with the same resource is replaced."""
     async with options.admin() as admin:
+        if options.confirmation.needs_plan:
+            known = await _rules_for(admin, user, place)
+            plan = _plan_rules(user, [one for one in known if one.resource in resource and one.is_default == default])
+            if not options.confirmation.allows(plan):
+                return plan.dry_result()
         await admin.access.create_rules(
             user,
             resource,
@@ -148,6 +172,13 @@ async def create(
         )
         rules = await _rules_for(admin, user, place)
     return CommandResult(rules, _rule_table(rules))
+
+
+def _plan_rules(user: str, replaced: list[AccessRule]) -> Plan:
+    count = f"{len(replaced)} rule{'' if len(replaced) == 1 else 's'}" if replaced else "No rule"
+    sentence = f"{count} of {user} will be replaced{': ' if replaced else ''}{', '.join(one.resource for one in replaced)}."
+    table = _rule_table(replaced) if replaced else ""
+    return Plan(sentence, {"user": user, "replaced": replaced}, table, is_harmless=not replaced)
 
 
 @cluster_command(app, destroys=True, more=_PLACE)

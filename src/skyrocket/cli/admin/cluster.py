@@ -7,12 +7,14 @@ from typing import Annotated
 import typer
 
 from skyrocket.cli.cluster_command import CommandOptions, cluster_command
+from skyrocket.cli.confirmation import Plan
 from skyrocket.cli.output import CommandResult, format_table, format_time
 from skyrocket.client import NotFoundError
-from skyrocket.client.admin import BrokerState
+from skyrocket.client.admin import BrokerInfo, BrokerState
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
+BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="The broker's name.")]
 Broker = Annotated[str, typer.Argument(metavar="BROKER", help="The broker's name, or host:port.")]
 
 
@@ -68,6 +70,38 @@ async def transfer_leader(
     async with options.admin() as admin:
         await admin.cluster.transfer_leader(broker, node)
     return CommandResult({"leader": node}, f"Node {node} leads the group of {broker}.")
+
+
+@cluster_command(app, destroys=True)
+async def drain(options: CommandOptions, name: BrokerName) -> CommandResult:
+    """Take a broker out of the routes of producers: they send to other brokers, and consumers go on."""
+    async with options.admin() as admin:
+        plan = _plan_drain(name, await admin.cluster.brokers())
+        if not options.confirmation.allows(plan):
+            return plan.dry_result()
+        topics = await admin.cluster.drain(name)
+    sentence = f"Producers are told not to send to {name}, for {topics} topics. They learn it with their next routes, every 30 s."
+    return CommandResult({"drained": name, "topics": topics}, sentence)
+
+
+def _plan_drain(name: str, brokers: list[BrokerInfo]) -> Plan:
+    cluster = next((one.cluster for one in brokers if one.broker_name == name), "")
+    others = sorted({one.broker_name for one in brokers if one.is_master and one.cluster == cluster} - {name})
+    left = f"Left for them: {', '.join(others)}." if others else "No other broker of its cluster is left for them."
+    return Plan(f"Producers will send no more to broker {name}. {left}", {"broker": name, "left": others})
+
+
+@cluster_command(app, destroys=True)
+async def undrain(options: CommandOptions, name: BrokerName) -> CommandResult:
+    """Put a broker back into the routes of producers."""
+    plan = Plan(
+        f"Producers will send to broker {name} again: routes say so of all its topics, read-only ones too.", {"broker": name}
+    )
+    if not options.confirmation.allows(plan):
+        return plan.dry_result()
+    async with options.admin() as admin:
+        topics = await admin.cluster.undrain(name)
+    return CommandResult({"undrained": name, "topics": topics}, f"Producers may send to {name}, for {topics} topics.")
 
 
 @cluster_command(app)

@@ -11,6 +11,7 @@ from skyrocket.cli.cluster_command import CommandOptions, cluster_command, parse
 from skyrocket.cli.confirmation import Plan
 from skyrocket.cli.output import CommandResult, format_table
 from skyrocket.client import Admin, NotFoundError
+from skyrocket.client.admin.secret_settings import hide_secrets
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -61,7 +62,7 @@ async def change(
         for address, settings in before.items():
             for name in changes:
                 _value(settings, name, address)
-        plan = _plan(before, changes)
+        plan = _plan(before, hide_secrets(changes))
         if not options.confirmation.allows(plan):
             return plan.dry_result()
         if server == NAMESERVERS:

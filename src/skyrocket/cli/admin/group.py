@@ -7,11 +7,13 @@ from typing import Annotated, Final
 
 import typer
 
+from skyrocket.cli.admin.group_member import ask_members, member_text
 from skyrocket.cli.cluster_command import CommandOptions, cluster_command
 from skyrocket.cli.confirmation import Plan
 from skyrocket.cli.names import GroupName
 from skyrocket.cli.output import CommandResult, format_table, format_time
 from skyrocket.client.admin import GroupMembers, GroupProgress, GroupSettings
+from skyrocket.client.admin.groups import find_holders
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -97,13 +99,18 @@ async def list_all(
 
 @cluster_command(app)
 async def show(options: CommandOptions, group: GroupName) -> CommandResult:
-    """Show a group's settings, its members, and its progress in every queue."""
+    """Show a group's settings, its members, and its progress in every queue, with the member that holds it."""
     async with options.admin() as admin:
         settings = await admin.groups.get(group)
         members, progress = await admin.groups.members(group), await admin.groups.progress(group)
+        states, silent = await ask_members(admin, group, members.members)
+    holders = find_holders(states)
     member_rows = [(one.client_id, one.address, one.language, one.version) for one in members.members]
     queue_rows = [
-        (one.topic, one.broker_name, one.queue_id, one.committed_offset, one.end_offset, one.lag, format_time(one.consumed_ms))
+        (
+            *(one.topic, one.broker_name, one.queue_id, one.committed_offset, one.end_offset, one.lag),
+            *(format_time(one.consumed_ms), holders.get(one.queue, "-")),
+        )
         for one in progress.queues
     ]
     subscriptions = ", ".join(f"{topic} ({expression})" for topic, expression in members.subscriptions.items())
@@ -112,11 +119,35 @@ async def show(options: CommandOptions, group: GroupName) -> CommandResult:
         format_table(("MEMBER", "ADDRESS", "LANGUAGE", "VERSION"), member_rows, "No member is connected."),
         *([f"Subscriptions: {subscriptions}."] if subscriptions else []),
         format_table(
-            ("TOPIC", "BROKER", "QUEUE", "COMMITTED", "END", "LAG", "CONSUMED UP TO"), queue_rows, "The group has no offsets yet."
+            ("TOPIC", "BROKER", "QUEUE", "COMMITTED", "END", "LAG", "CONSUMED UP TO", "HELD BY"),
+            queue_rows,
+            "The group has no offsets yet.",
         ),
+        *silent,
         f"Lag: {progress.lag}.",
     ]
-    return CommandResult({"settings": settings, "members": members, "progress": progress}, "\n\n".join(parts))
+    held = [
+        {"topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id, "clientId": client_id}
+        for client_id, state in states.items()
+        for queue in (row.queue for row in state.queues)
+    ]
+    document = {"settings": settings, "members": members, "progress": progress, "heldQueues": held, "silentMembers": silent}
+    return CommandResult(document, "\n\n".join(parts))
+
+
+@cluster_command(app)
+async def member(
+    options: CommandOptions,
+    group: GroupName,
+    client: Annotated[
+        str, typer.Argument(metavar="CLIENT", help="The client id of a connected consumer, as `group show` lists it.")
+    ],
+    stack: Annotated[bool, typer.Option("--stack", help="Also what its threads do.")] = False,
+) -> CommandResult:
+    """Ask a connected consumer for its subscriptions, the queues that it holds, its rates and settings."""
+    async with options.admin() as admin:
+        state = await admin.groups.member_state(group, client, stack=stack)
+    return CommandResult(state, member_text(state, with_stack=stack))
 
 
 def _settings(settings: list[GroupSettings]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -103,17 +104,23 @@ async def _find_queue(admin: Admin, topic: str, broker: str | None, queue_id: in
     return wanted
 
 
-@cluster_command(app)
+@cluster_command(app, destroys=True)
 async def clone(
     options: CommandOptions,
     source: Annotated[str, typer.Argument(metavar="FROM_GROUP", autocompletion=complete_group)],
     target: Annotated[str, typer.Argument(metavar="TO_GROUP", autocompletion=complete_group)],
     topic: TopicName,
 ) -> CommandResult:
-    """Copy the offsets of one group to another."""
+    """Copy the offsets of one group to another, whose own offsets in the topic are overwritten."""
     async with options.admin() as admin:
         await require_group(admin, source)
         await require_group(admin, target)
+        if options.confirmation.needs_plan:
+            copied = {row.queue: row.offset for row in await admin.offsets.get(source, topic) if row.offset is not None}
+            moves = plan_reset(await admin.offsets.get(target, topic), copied)
+            plan = replace(make_plan(target, topic, moves), is_harmless=not any(move.distance for move in moves))
+            if not options.confirmation.allows(plan):
+                return plan.dry_result()
         return _result(await admin.offsets.clone(source, target, topic))
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import signal
-import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -15,14 +15,31 @@ import typer
 from skyrocket.cli.cluster_command import CommandOptions, cluster_command, refuse
 from skyrocket.cli.connection import ConnectionOptionError, NamedCluster
 from skyrocket.cli.console import CONSOLE_PORT
+from skyrocket.cli.log_writer import LogFormat, LogOptions
 from skyrocket.cli.output import to_json
 from skyrocket.client import ClientOptions, ConfigurationError
 from skyrocket.console.clusters import ConsoleCluster
 from skyrocket.console.errors import ConsoleError
 from skyrocket.console.security.users import ConsoleRole, ConsoleUser, format_user, hash_password, is_user_name
+from skyrocket.settings.errors import SettingsError
 
 app = typer.Typer(add_completion=False)
 _MISSING: Final = "The console needs libraries that are not installed. Install them with: pip install 'skyrocketmq[console]'"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+
+
+# As those of servers, whose module would load the broker.
+LogLevelFlag = Annotated[LogLevel, typer.Option(case_sensitive=False, help="Lines from this level on.")]
+LogFormatFlag = Annotated[LogFormat, typer.Option(help="Lines for people, or one JSON document a line.")]
+LogFileFlag = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Log to a file, rotated at 64 MiB; standard error by default.")
+]
 
 
 @cluster_command(app, "console", several=True)
@@ -41,6 +58,12 @@ async def console(
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Serve HTTPS with this certificate (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The key of the certificate (PEM).")] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Browsers must show a certificate that this authority signed (PEM).")
+    ] = None,
+    log_level: LogLevelFlag = LogLevel.INFO,
+    log_format: LogFormatFlag = LogFormat.TEXT,
+    log_file: LogFileFlag = None,
     hash_password_: Annotated[
         bool, typer.Option("--hash-password", help="Ask for a name, a role and a password, print the line for --users, and exit.")
     ] = False,
@@ -63,8 +86,13 @@ async def console(
         allowed_hosts=tuple(allow_host or ()),
         certificate=tls_cert,
         key=tls_key,
+        client_ca=tls_client_ca,
     )
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        LogOptions(log_format, log_file).start(logging.INFO)
+    except SettingsError as error:
+        refuse(str(error))
+    logging.getLogger("skyrocket").setLevel(log_level.value)
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

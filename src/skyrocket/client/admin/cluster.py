@@ -9,12 +9,20 @@ import msgspec
 from skyrocket.client.admin.brokers import Brokers
 from skyrocket.client.admin.ledger_groups import transfer_leadership
 from skyrocket.client.admin.results import BrokerInfo, BrokerState, NameserverState, ReplicationState, SlaveState
+from skyrocket.client.admin.secret_settings import hide_secrets
 from skyrocket.client.admin.stage_times import parse_put_percentiles, parse_stages
 from skyrocket.client.errors import BrokerError, ClientError, NotFoundError
 from skyrocket.protocol.bodies import ClusterInfo, HARuntimeInfo, KVTable
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.config_text import decode_config, encode_config
 from skyrocket.protocol.errors import BodyError
+from skyrocket.protocol.header import Header
+from skyrocket.protocol.headers import (
+    AddWritePermOfBrokerRequestHeader,
+    AddWritePermOfBrokerResponseHeader,
+    WipeWritePermOfBrokerRequestHeader,
+    WipeWritePermOfBrokerResponseHeader,
+)
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 
@@ -115,10 +123,37 @@ class ClusterAdmin:
         address = await self._brokers.address(broker)
         await transfer_leadership(self._brokers, await self.config(address), broker, node)
 
+    async def drain(self, broker: str) -> int:
+        """Make every nameserver tell producers that a broker takes no messages. Return how many topics it has.
+
+        Consumers go on. A nameserver that starts again does not know of it, and Apache's forgets it when a topic of the broker
+        changes.
+        """
+        header = WipeWritePermOfBrokerRequestHeader(broker_name=await self._require_name(broker))
+        answers = await self._ask_nameservers(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
+        return max(one.header(WipeWritePermOfBrokerResponseHeader).wipe_topic_count for one in answers)
+
+    async def undrain(self, broker: str) -> int:
+        """Make every nameserver tell producers that a broker takes messages, of all its topics. Return how many it has."""
+        header = AddWritePermOfBrokerRequestHeader(broker_name=await self._require_name(broker))
+        answers = await self._ask_nameservers(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
+        return max(one.header(AddWritePermOfBrokerResponseHeader).add_topic_count for one in answers)
+
+    async def _require_name(self, broker: str) -> str:
+        """Return the name of a broker. Raise NotFoundError if no nameserver knows it: they would change nothing, and say yes."""
+        if broker not in {one.broker_name for one in await self.brokers()}:
+            raise NotFoundError(f"No nameserver has a broker called '{broker}'.")
+        return broker
+
+    async def _ask_nameservers(self, code: int, header: Header) -> list[Command]:
+        return await self._brokers.for_each(
+            self.nameservers, lambda address: self._brokers.session.request_ok(address, code, header)
+        )
+
     # --- settings
 
     async def config(self, broker: str) -> dict[str, str]:
-        """Fetch the settings of a broker, by Apache's names."""
+        """Fetch the settings of a broker, by Apache's names. Passwords and keys are hidden, which Apache's brokers show."""
         address = await self._brokers.address(broker)
         return _decode_settings(await self._request_broker(address, RequestCode.GET_BROKER_CONFIG), address)
 
@@ -147,7 +182,7 @@ class ClusterAdmin:
             raise NotFoundError(wrong) from error
 
     async def nameserver_config(self) -> dict[str, dict[str, str]]:
-        """Fetch the settings of each nameserver: address -> name -> value."""
+        """Fetch the settings of each nameserver: address -> name -> value. Passwords and keys are hidden."""
 
         async def ask(address: str) -> dict[str, str]:
             return _decode_settings(await self._request_nameserver(address, RequestCode.GET_NAMESRV_CONFIG), address)
@@ -165,7 +200,7 @@ class ClusterAdmin:
 
 def _decode_settings(answer: Command, address: str) -> dict[str, str]:
     try:
-        return dict(sorted(decode_config(answer.body).items()))
+        return hide_secrets(dict(sorted(decode_config(answer.body).items())))
     except BodyError as error:
         raise BrokerError(answer.code, f"the settings cannot be decoded: {error}", address) from error
 

@@ -339,3 +339,12 @@ def _settings(group: str, broker_name: str, config: SubscriptionGroupConfig) -> 
         retry_queues=config.retry_queue_nums,
         attributes=dict(config.attributes),
     )
+
+
+def find_holders(states: Mapping[str, MemberState]) -> dict[Queue, str]:
+    """Return which member holds each queue. Two holders, as during a rebalance, are both named."""
+    holders: dict[Queue, list[str]] = {}
+    for client_id, state in sorted(states.items()):
+        for row in state.queues:
+            holders.setdefault(row.queue, []).append(client_id)
+    return {queue: ", ".join(ids) for queue, ids in holders.items()}

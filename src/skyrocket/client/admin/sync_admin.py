@@ -109,6 +109,8 @@ class SyncClusterAdmin(SyncAdminPart[ClusterAdmin]):
     nameserver_states = _blocking(ClusterAdmin.nameserver_states)
     runtime = _blocking(ClusterAdmin.runtime)
     transfer_leader = _blocking(ClusterAdmin.transfer_leader)
+    drain = _blocking(ClusterAdmin.drain)
+    undrain = _blocking(ClusterAdmin.undrain)
     config = _blocking(ClusterAdmin.config)
     update_config = _blocking(ClusterAdmin.update_config)
     nameserver_config = _blocking(ClusterAdmin.nameserver_config)

@@ -96,6 +96,7 @@ async def create_rule(visit: Visit) -> Answer:
 
 async def delete_rule(visit: Visit) -> Answer:
     user, resource = visit.form.required("user", "The user"), visit.form.required("resource", "The resource")
+    visit.form.confirm(resource)
     await visit.admin.access.delete_rules(user, resource, is_default=visit.form.is_set("default"))
     told = f"rule of {user} for {resource}"
     return Redirect("/access", f"The {told} is deleted.", f"{told} deleted")

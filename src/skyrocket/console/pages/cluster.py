@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from skyrocket.client.admin import BrokerInfo
+from skyrocket.client.admin.secret_settings import hide_secret
 from skyrocket.client.admin.stage_times import parse_put_percentiles
 from skyrocket.console.errors import MissingPageError
 from skyrocket.console.visit import Answer, Page, PagePart, Redirect, Visit, address_of, attempt, attempt_each
@@ -56,8 +57,9 @@ async def change_setting(visit: Visit) -> Answer:
     broker = await _find_broker(visit)
     name, value = visit.form.required("name", "The name of the setting"), visit.form.text("value")
     await visit.admin.cluster.update_config(broker.address, {name: value})
-    sentence = f"{name} of {broker.broker_name} at {broker.address} is {value}."
-    return Redirect(address_of("brokers", broker.address), sentence, f"setting {name}={value} of {broker.address}")
+    shown = hide_secret(name, value)  # the notice is a cookie, and the change is a line of the log
+    sentence = f"{name} of {broker.broker_name} at {broker.address} is {shown}."
+    return Redirect(address_of("brokers", broker.address), sentence, f"setting {name}={shown} of {broker.address}")
 
 
 async def _find_broker(visit: Visit) -> BrokerInfo:

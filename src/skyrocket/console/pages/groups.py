@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 
 from skyrocket.client import NotFoundError
 from skyrocket.client.admin import GroupMembers, GroupProgress, MemberState
+from skyrocket.client.admin.groups import find_holders
 from skyrocket.client.consumer.offsets.start_position import Start
 from skyrocket.console.errors import InputError, MissingPageError
-from skyrocket.console.group_state import find_holders, find_mismatches
+from skyrocket.console.group_state import find_mismatches
 from skyrocket.console.limits import MEMBERS_ASKED_MAX, QUEUE_ROWS_MAX
 from skyrocket.console.offset_plan import OffsetPlan, plan_offsets
 from skyrocket.console.visit import Answer, Page, PagePart, Redirect, Visit, address_of, attempt, attempt_each, list_names

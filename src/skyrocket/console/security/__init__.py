@@ -1,1 +1,1 @@
-"""Who may use the console: users and passwords, signed sessions, allowed hosts, and how often passwords may be tried. Pure."""
+"""Who may use the console: users and passwords, sessions and their end, allowed hosts, how often passwords may be tried. Pure."""

@@ -1,6 +1,6 @@
 """Signed texts: sessions, the tokens of forms, and the notice that follows a change. Pure: the secret and the time are given.
 
-    session cookie   name | id | expires | signature       who is logged in; nothing is kept here
+    session cookie   name | id | expires | signature       who is logged in; nothing is kept here but log-outs (`ended_sessions`)
     form token       signature of the session's id          another site cannot know it, so it cannot post a form
     notice cookie    text | signature                       what a change did, shown on the next page
 

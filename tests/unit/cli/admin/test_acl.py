@@ -63,10 +63,18 @@ def test_users_are_created_changed_shown_and_deleted(shell: Shell, broker: Skyro
     shell.says("acl", "create-user", "bob", stdin="typed-secret\ntyped-secret\n")
     assert shell.json("acl", "get-user", "ann") == {"name": "ann", "isSuper": False, "isEnabled": True}
     assert [user["name"] for user in shell.json("acl", "list-users")] == ["ann", "bob", "root"]
-    shell.says("acl", "update-user", "ann", "--disable", "--super")
+    change = ("acl", "update-user", "ann", "--disable", "--super", "--password", "new-secret")
+    refused = shell.run(*change)
+    told = "User ann gets a new password: clients with the old one are refused; becomes a Super user, who may do everything; "
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(f"{told}is disabled, and can do nothing. Confirm it with --yes")
+    assert "This was a dry run" in shell.says(*change, "--dry-run")
+    assert shell.json("acl", "get-user", "ann") == {"name": "ann", "isSuper": False, "isEnabled": True}
+    shell.says("acl", "update-user", "ann", "--disable", "--super", "--yes")
     assert shell.json("acl", "get-user", "ann") == {"name": "ann", "isSuper": True, "isEnabled": False}
-    shell.says("acl", "update-user", "ann", "--enable", "--normal", "--password", "another")
+    shell.says("acl", "update-user", "ann", "--enable", "--normal", "--password", "another", "--yes")
     assert Shell(broker.nameserver, "ann", "another").run("topic", "create", "orders").exit_code == 4
+    shell.says("acl", "update-user", "ann", "--enable")  # takes nothing away
     shell.says("acl", "delete-user", "ann", "--yes")
     shell.says("acl", "delete-user", "bob", "--yes")
     again = shell.run("acl", "delete-user", "ann", "--yes")
@@ -100,6 +108,17 @@ def test_rules_are_created_shown_and_deleted_and_count(shell: Shell, broker: Sky
     shell.says("acl", "update", "carl", "-r", "Topic:carls", "-a", "Pub", "--deny")
     assert "the decision is deny" in carl.run("send", "carls", "--body", "hello").stderr
     assert len(shell.json("acl", "get", "carl")) == 3
+    for command in ("create", "update"):
+        replacing = ("acl", command, "carl", "-r", "Topic:carls", "-r", "Topic:new", "-a", "Pub")
+        refused = shell.run(*replacing)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert refused.stderr.startswith("1 rule of carl will be replaced: Topic:carls. Confirm it with --yes")
+        assert "This was a dry run" in shell.says(*replacing, "--dry-run")
+    assert len(shell.json("acl", "get", "carl")) == 3
+    assert [rule["decision"] for rule in shell.json("acl", "list", "-r", "carls")] == ["Deny"]
+    shell.says("acl", "update", "carl", "-r", "Topic:carls", "-a", "Sub", "--deny", "--yes")
+    assert [rule["actions"] for rule in shell.json("acl", "list", "-r", "carls")] == [["Sub"]]
+    shell.says("acl", "update", "carl", "-r", "Topic:carls", "-a", "Pub", "--deny", "--yes")
     assert [rule["resource"] for rule in shell.json("acl", "list", "-r", "carls")] == ["Topic:carls"]
     shell.says("acl", "delete", "carl", "-r", "Topic:carls", "--yes")
     carl.says("send", "carls", "--body", "hello")
