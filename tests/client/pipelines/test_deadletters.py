@@ -85,7 +85,7 @@ def test_letters_are_grouped_exported_and_resent_once(servers: Servers, tmp_path
     one_more = run(servers, group, "--key", "o-0", "--resend", "--yes", "--record", str(record))
     assert "1 letter resent; 0 were resent before." in one_more
     events = [json.loads(line) for line in record.read_text().splitlines()]
-    assert Counter(event["event"] for event in events) == {"begin": 2, "sent": 4}
+    assert Counter(event["event"] for event in events) == {"cluster": 1, "begin": 2, "sent": 4}
     assert all("@" in event["by"] for event in events if event["event"] == "begin")
 
 
@@ -112,8 +112,8 @@ def test_a_run_that_died_before_it_recorded_what_it_sent_is_resumed(servers: Ser
     cluster, record = {"nameserver": servers.nameserver}, tmp_path / "record.jsonl"
     resend_letters(cluster, [group], ALL, record)
     wait_until(lambda: len(bodies_in(servers, topic)) == 8, "they are not in the topic")
-    begin, first, *_ = record.read_bytes().splitlines(keepends=True)
-    record.write_bytes(begin + first)  # as if it died after the first of four lines
+    cluster_line, begin, first, *_ = record.read_bytes().splitlines(keepends=True)
+    record.write_bytes(cluster_line + begin + first)  # as if it died after the first of four letters
     result = resend_letters(cluster, [group], ALL, record)
     assert (result.sent, result.found, result.known) == (0, 3, 4)
     assert len(bodies_in(servers, topic)) == 8

@@ -18,6 +18,7 @@ from skyrocket.cli.names import GroupName
 from skyrocket.cli.output import CommandResult, body_text, format_table, format_time
 from skyrocket.cli.progress_bar import is_terminal, show_progress
 from skyrocket.client import Admin, NoRouteError, Producer
+from skyrocket.client.options import resolve_options
 from skyrocket.pipelines.current_user import current_user
 from skyrocket.pipelines.deadletters.export import check_export, export_letters, letter_document
 from skyrocket.pipelines.deadletters.letters import DeadLetter
@@ -28,6 +29,7 @@ from skyrocket.pipelines.deadletters.live import (
     stream_letters,
 )
 from skyrocket.pipelines.deadletters.presentation import resend_document, resend_text
+from skyrocket.pipelines.deadletters.resend_record import LetterCluster
 from skyrocket.pipelines.deadletters.selection import LetterSelection
 from skyrocket.pipelines.progress import JobProgress
 from skyrocket.protocol.system_names import DEAD_LETTER_PREFIX
@@ -189,11 +191,12 @@ async def resend(
             plan = await _plan_resend(admin, options, group, topics, selection, record)
             if not options.confirmation.allows(plan):
                 return plan.dry_result()
-        producer = Producer(options.nameservers, group=PRODUCER_GROUP, **options.client_options)
+        shared = resolve_options(None, options.nameservers, options.client_options)
+        producer, cluster = Producer(options=shared, group=PRODUCER_GROUP), LetterCluster.of(shared)
         with show_progress("resending", is_shown=is_terminal()) as on_progress:
             async with producer:
                 letters = stream_letters(admin, topics, selection, options.namespace)
-                result = await resend_stream(admin, producer, letters, record, current_user(), on_progress)
+                result = await resend_stream(admin, producer, letters, record, current_user(), on_progress, cluster=cluster)
     code = FAILED if result.failed or result.unknown else 0
     return CommandResult(resend_document(result, str(record)), resend_text(result, str(record)), code)
 

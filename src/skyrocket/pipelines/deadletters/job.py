@@ -15,6 +15,7 @@ from skyrocket.pipelines.deadletters.export import check_export, export_letters
 from skyrocket.pipelines.deadletters.letters import COLUMNS, DeadLetter, letters_of
 from skyrocket.pipelines.deadletters.live import PRODUCER_GROUP, find_letter_topics, resend_stream
 from skyrocket.pipelines.deadletters.resend import ResendResult
+from skyrocket.pipelines.deadletters.resend_record import LetterCluster
 from skyrocket.pipelines.deadletters.selection import LetterSelection
 from skyrocket.pipelines.deadletters.triage import Triage
 from skyrocket.pipelines.errors import ArgumentError
@@ -83,7 +84,7 @@ async def _resend(
 ) -> ResendResult:
     options = parse_cluster(cluster).client_options()
     async with Admin(options=options) as admin, Producer(options=options, group=PRODUCER_GROUP) as producer:
-        return await resend_stream(admin, producer, letters, record_path, by, on_progress)
+        return await resend_stream(admin, producer, letters, record_path, by, on_progress, cluster=LetterCluster.of(options))
 
 
 def read_letters(

@@ -12,7 +12,7 @@ from skyrocket.client import Admin, Producer, Received
 from skyrocket.client.session.namespaces import without_namespace
 from skyrocket.pipelines.deadletters.letters import DeadLetter, origin_of
 from skyrocket.pipelines.deadletters.resend import Resender, ResendResult
-from skyrocket.pipelines.deadletters.resend_record import ResendRecord
+from skyrocket.pipelines.deadletters.resend_record import LetterCluster, ResendRecord
 from skyrocket.pipelines.deadletters.selection import LetterSelection
 from skyrocket.pipelines.errors import ArgumentError
 from skyrocket.pipelines.progress import JobProgress, OnProgress
@@ -76,9 +76,11 @@ async def resend_stream(
     record_path: Path,
     by: str,
     on_progress: OnProgress,
+    *,
+    cluster: LetterCluster,
 ) -> ResendResult:
-    """Send letters to their original topics, except those that the record has."""
-    with ResendRecord(record_path) as record:
+    """Send letters of a cluster to their original topics, except those that the record has."""
+    with ResendRecord(record_path, cluster) as record:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         resender = Resender(admin, producer, record, uuid4().hex, by, at)
         result = ResendResult()

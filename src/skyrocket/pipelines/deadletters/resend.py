@@ -62,9 +62,9 @@ class Resender:
         """Return the letters that no run has sent, and count the others."""
         unsent = []
         for letter in chunk:
-            if letter.letter_id in self.record.state.sent:
+            if self.record.state.is_sent(letter):
                 result.known += 1
-            elif letter.letter_id in self.record.state.open:
+            elif self.record.state.is_open(letter):
                 result.unknown[letter.letter_id] = "An earlier run began with it, and what was stored then is no longer there."
             else:
                 unsent.append(letter)
