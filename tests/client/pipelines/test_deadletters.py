@@ -17,8 +17,11 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from skyrocket.cli.main import app
-from skyrocket.client import Admin, Received
+from skyrocket.client import Admin, Producer, Received
+from skyrocket.pipelines.clusters import parse_cluster
 from skyrocket.pipelines.deadletters.job import resend_letters, triage_letters
+from skyrocket.pipelines.deadletters.resend import Resender, ResendResult, resent_message
+from skyrocket.pipelines.deadletters.resend_record import LetterCluster, ResendRecord
 from skyrocket.pipelines.deadletters.selection import LetterSelection
 from tests.client.dead_letters import kill_messages
 from tests.client.servers import Servers, reader
@@ -89,6 +92,18 @@ def test_letters_are_grouped_exported_and_resent_once(servers: Servers, tmp_path
     assert all("@" in event["by"] for event in events if event["event"] == "begin")
 
 
+@pytest.mark.parametrize("command", [("pipeline", "deadletters"), ("dlq", "resend")])
+def test_letters_that_die_while_the_question_stands_are_not_sent(servers: Servers, tmp_path: Path, command: tuple[str, str]):
+    topic, group = kill_messages(servers, 2)
+    resend = ("--resend",) if command[0] == "pipeline" else ()
+    words = [*command, group, *resend, "--all", "--record", str(tmp_path / "r"), "-n", servers.nameserver]
+    code, shown, output = answer_at_terminal("y\n", *words, meanwhile=lambda: kill_messages(servers, 3, topic, group))
+    assert (code, "2 letters" in shown) == (0, True), shown
+    assert "2 letters resent; 0 were resent before." in output
+    again = resend_letters({"nameserver": servers.nameserver}, [group], ALL, tmp_path / "r")
+    assert (again.sent, again.known) == (3, 2)
+
+
 def test_a_resent_message_tells_who_resent_it(servers: Servers, tmp_path: Path):
     topic, group = kill_messages(servers, 1)
     cluster = {"nameserver": servers.nameserver}
@@ -128,6 +143,32 @@ def test_a_run_that_died_before_it_sent_is_resumed(servers: Servers, tmp_path: P
     result = resend_letters(cluster, [group], ALL, record)
     assert (result.sent, result.found, result.known) == (3, 0, 0)
     wait_until(lambda: len(bodies_in(servers, topic)) == 6, "they are not in the topic")
+
+
+def test_what_a_killed_run_sent_is_found_although_the_broker_stores_it_late(servers: Servers, tmp_path: Path):
+    topic, group = kill_messages(servers, 1)
+    cluster, record_path = {"nameserver": servers.nameserver}, tmp_path / "record.jsonl"
+    (letter,) = triage(servers, group).triage.most_frequent()[0][1].samples
+
+    async def resume() -> ResendResult:
+        options = parse_cluster(cluster).client_options()
+        async with Admin(options=options) as admin, Producer(options=options, group="resuming") as producer:
+            offsets = await admin.offsets.at(topic, "last")
+            ends = {topic: {f"{queue.broker_name}:{queue.queue_id}": offset for queue, offset in offsets.items()}}
+
+            async def store_late(_seconds: float) -> None:
+                await producer.send(resent_message(letter, by="ann", at="now"))
+
+            with ResendRecord(record_path, LetterCluster.of(options)) as record:
+                record.write([{"event": "begin", "run": "killed", "letters": [letter.letter_id], "ends": ends}])
+                resender = Resender(admin, producer, record, "next", "ann", "now", store_late)
+                async for result in resender.resend([letter]):
+                    found = result
+        return found
+
+    result = asyncio.run(resume())
+    assert (result.sent, result.found, result.known) == (0, 1, 1)
+    assert bodies_in(servers, topic) == ["0", "0"]
 
 
 def test_a_resend_that_is_killed_again_and_again_sends_each_letter_once(ours: Servers, tmp_path: Path):

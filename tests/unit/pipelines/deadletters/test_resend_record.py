@@ -45,9 +45,7 @@ def test_the_file_is_read_again(tmp_path: Path):
         assert record.state.open == {"a:3": ENDS}
     with ResendRecord(path, HERE) as record:
         assert (record.state.sent, record.state.open) == ({"a:1": "M1"}, {"a:3": ENDS})
-    assert [json.loads(line)["event"] for line in path.read_text().splitlines()] == [
-        *("cluster", "begin", "sent", "failed")
-    ]
+    assert [json.loads(line)["event"] for line in path.read_text().splitlines()] == [*("cluster", "begin", "sent", "failed")]
 
 
 @pytest.mark.parametrize("kept", range(1, 12))
@@ -98,7 +96,8 @@ def test_a_record_belongs_to_one_cluster(tmp_path: Path):
         with pytest.raises(ArgumentError) as refused, ResendRecord(path, other):
             pass
         assert str(refused.value) == (
-            f"The record {path} has letters of the cluster at ns-1:9876;ns-2:9876, not of {other}. Give another file with --record."
+            f"The record {path} has letters of the cluster at ns-1:9876;ns-2:9876, not of {other}. "
+            "Give another file with --record."
         )
     assert path.read_bytes() == written
     with ResendRecord(path, LetterCluster(frozenset({"ns-2:9876", "ns-3:9876"}))) as record:
@@ -128,7 +127,10 @@ def test_a_record_of_an_earlier_version_names_letters_by_their_places(tmp_path: 
         assert found.is_sent(letter(1, died_ms=died_ms)) == is_sent
         assert found.is_open(letter(2, died_ms=died_ms)) == is_sent
         assert found.cluster == HERE, "the first cluster that uses it becomes its cluster"
-    with pytest.raises(ArgumentError, match="has letters of the cluster at"), ResendRecord(path, LetterCluster(frozenset({"x:1"}))):
+    with (
+        pytest.raises(ArgumentError, match="has letters of the cluster at"),
+        ResendRecord(path, LetterCluster(frozenset({"x:1"}))),
+    ):
         pass
 
 
