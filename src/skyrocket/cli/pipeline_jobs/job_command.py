@@ -221,11 +221,13 @@ def stop_on_signal(follow: bool) -> Iterator[threading.Event]:
 
 
 def _run_job(job: Callable[..., JobResult], options: JobOptions, values: dict[str, Any], first_step: str) -> None:
-    from py4j.protocol import Py4JError  # noqa: PLC0415 — importing Spark takes longer than a help text
-    from pyspark.errors import PySparkException  # noqa: PLC0415
+    try:
+        from py4j.protocol import Py4JError  # noqa: PLC0415 — importing Spark takes longer than a help text
+        from pyspark.errors import PySparkException  # noqa: PLC0415
 
-    from skyrocket.spark.errors import SparkSourceError  # noqa: PLC0415
-
+        from skyrocket.spark.errors import SparkSourceError  # noqa: PLC0415
+    except ModuleNotFoundError as error:  # jobs without Spark read with the modules of its source
+        refuse(_NOT_INSTALLED.format(name=error.name))
     try:
         with show_progress(first_step, is_shown=is_terminal()) as on_progress:
             result = job(_with_progress(options, on_progress), **values)
