@@ -15,6 +15,7 @@ from skyrocket.pipelines import archive_topics, replay_messages
 from skyrocket.pipelines.errors import ArgumentError, ReplayError
 from skyrocket.pipelines.progress import JobProgress
 from skyrocket.pipelines.replay.job import ReplaySource, ReplaySummary
+from skyrocket.pipelines.replay.origin import REPLAY
 from skyrocket.pipelines.replay.selection import Selection
 from tests.spark.conftest import Cluster
 from tests.support.archives import Row, contents, create, fill, origin_ids, places, rows
@@ -180,6 +181,18 @@ def test_a_dry_run_sends_nothing(our_scene: Scene):
 def test_a_replay_with_a_rate_sends_everything_in_order(our_scene: Scene):
     assert our_scene.replay(rate=3_000).sent == 600
     assert contents(our_scene.arrived()) == contents(rows(our_scene.archive))
+
+
+def test_a_long_queue_gets_the_rate_that_short_ones_do_not_need(our_scene: Scene):
+    """Compares two replays of as many messages at one rate: how long the messages took to arrive, by their store times."""
+    chosen = ("queueOffset < 158", "queueId = 0 OR queueOffset < 16")  # 158 of each queue; 300 of one and 16 of the other
+    even, skewed = (our_scene.replay(rate=100, selection=Selection(where=where)) for where in chosen)
+    assert even.sent == skewed.sent == 316
+    spans = {}
+    for done in (even, skewed):
+        times = [row["storeTimestamp"] for row in our_scene.arrived() if dict(row["properties"])[REPLAY] == done.replay_id]
+        spans[done.replay_id] = (max(times) - min(times)).total_seconds()
+    assert spans[skewed.replay_id] < 1.5 * spans[even.replay_id], "a task for each queue with half of the rate takes 1.9 times"
 
 
 def test_wrong_arguments_are_one_sentence(our_scene: Scene, tmp_path: Path):
