@@ -58,6 +58,9 @@ def test_letters_are_grouped_exported_and_resent_once(servers: Servers, tmp_path
     page = tmp_path / "letters.html"
     text = run(servers, group, "--report", str(page))
     assert "no stock #" in text
+    ages = text.split("\n\n")[1].splitlines()
+    assert ages[0].split() == ["AGE", "LETTERS"]
+    assert sum(int(line.split()[-1]) for line in ages[1:]) == 6
     assert topic in text
     assert "<!doctype html>" in page.read_text()
     document = json.loads(run(servers, group, "--json"))

@@ -73,9 +73,10 @@ def _triage(options: JobOptions, groups: list[str], selection: LetterSelection, 
 
     found = triage_letters(options.cluster, groups, selection, cause_properties=causes, on_progress=options.on_progress)
     table = format_table(presentation.CAUSE_HEAD, presentation.cause_rows(found.triage), "There are no dead letters.")
+    ages = format_table(presentation.AGE_HEAD, presentation.age_rows(found.triage), "") if found.triage.count else ""
     return JobResult(
         presentation.triage_document(found.triage, found.topics),
-        table,
+        "\n\n".join(filter(None, (table, ages))),
         lambda: render_page(presentation.letters_page(found.triage, found.topics, options.cluster_name, found.read_ms)),
     )
 

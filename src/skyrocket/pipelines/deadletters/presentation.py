@@ -13,6 +13,7 @@ from skyrocket.report.texts import count_of, format_moment, format_number
 
 SAMPLE_CHARACTERS_MAX: Final = 400  # of a body
 CAUSE_HEAD: Final = ("LETTERS", "ORIGINAL TOPIC", "RETRIES", "REASON", "FIRST", "LAST")
+AGE_HEAD: Final = ("AGE", "LETTERS")
 FAILURES_SHOWN: Final = 10
 
 
@@ -68,6 +69,11 @@ def cause_rows(triage: Triage) -> list[tuple[object, ...]]:
         )
         for key, found in triage.most_frequent()
     ]
+
+
+def age_rows(triage: Triage) -> list[tuple[object, ...]]:
+    """Return a row of AGE_HEAD for each age that letters have, the youngest first."""
+    return [(label, triage.by_age[label]) for label in AGE_LABELS if triage.by_age[label]]
 
 
 def letters_page(triage: Triage, topics: list[str], cluster: str, now_ms: int) -> ReportPage:
