@@ -141,7 +141,7 @@ async def _collect(
 
 
 def _line(letter: DeadLetter) -> str:
-    parts = [format_time(letter.died_ms), letter.letter_id, f"from {letter.origin_topic or '(unknown)'}", letter.message_id]
+    parts = [format_time(letter.died_ms), letter.place, f"from {letter.origin_topic or '(unknown)'}", letter.message_id]
     if letter.tag:
         parts.append(f"tag={letter.tag}")
     if letter.keys:

@@ -102,7 +102,7 @@ def letters_page(triage: Triage, topics: list[str], cluster: str, now_ms: int) -
 def _sample_table(triage: Triage) -> ReportTable:
     rows = [
         (
-            letter.letter_id,
+            letter.place,
             key.origin_topic,
             letter.tag,
             " ".join(letter.keys),
