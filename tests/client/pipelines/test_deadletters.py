@@ -206,6 +206,22 @@ def test_a_group_without_dead_letters_has_none(servers: Servers):
     assert run(servers, group) == "There are no dead letters.\n"
 
 
+def test_a_topic_of_dead_letters_that_is_empty_has_none(servers: Servers, tmp_path: Path):
+    group = servers.topic("healthy")
+
+    async def create() -> None:
+        async with Admin(servers.nameserver) as admin:
+            await admin.groups.create(group)
+            await admin.topics.create(f"%DLQ%{group}", queues=1)
+
+    asyncio.run(create())
+    assert run(servers, group) == "There are no dead letters.\n"
+    assert json.loads(run(servers, group, "--json"))["topics"] == [f"%DLQ%{group}"]
+    assert "0 letters were written" in run(servers, group, "--export", str(tmp_path / "letters.parquet"))
+    resent = run(servers, group, "--resend", "--all", "--yes", "--record", str(tmp_path / "r"))
+    assert "0 letters resent; 0 were resent before." in resent
+
+
 def test_letters_whose_topic_is_gone_are_reported(ours: Servers, tmp_path: Path):
     topic, group = kill_messages(ours, 1)
 

@@ -140,21 +140,21 @@ def test_a_second_run_with_its_progress_sends_only_what_is_new(our_scene: Scene,
     assert contents(our_scene.arrived()) == contents(rows(our_scene.archive))
 
 
-def test_a_topic_that_grows_meanwhile_is_replayed_up_to_where_it_ended_and_then_on(our_scene: Scene, tmp_path: Path):
+def test_a_topic_that_grows_meanwhile_is_replayed_up_to_where_it_ended_and_then_on(scene: Scene, tmp_path: Path):
     grown: list[int] = []
 
     def grow(progress: JobProgress) -> None:
         if progress.what == "replaying" and not grown:
             grown.append(progress.done)
-            fill(our_scene.cluster.nameserver, our_scene.topic, our_scene.cluster.broker_name, 40, first=600)
+            fill(scene.cluster.nameserver, scene.topic, scene.cluster.broker_name, 40, first=600)
 
-    source, progress = ReplaySource("topic", our_scene.topic), tmp_path / "p"
-    assert our_scene.replay(source, rate=400, progress=progress, on_progress=grow).sent == 600
+    source, progress = ReplaySource("topic", scene.topic), tmp_path / "p"
+    assert scene.replay(source, rate=400, progress=progress, on_progress=grow).sent == 600
     assert grown
     assert grown[0] < 600, "the replay had ended before the topic grew"
-    assert our_scene.replay(source, progress=progress).sent == 40
-    archive_topics(our_scene.spark, [our_scene.topic], our_scene.archive, cluster=our_scene.named)
-    assert contents(our_scene.arrived()) == contents(rows(our_scene.archive))
+    assert scene.replay(source, progress=progress).sent == 40
+    archive_topics(scene.spark, [scene.topic], scene.archive, cluster=scene.named)
+    assert contents(scene.arrived()) == contents(rows(scene.archive))
 
 
 def test_a_topic_that_is_replayed_to_itself_is_not_replayed_again_by_the_next_run(our_scene: Scene, tmp_path: Path):
@@ -166,9 +166,9 @@ def test_a_topic_that_is_replayed_to_itself_is_not_replayed_again_by_the_next_ru
     ]
 
 
-def test_an_empty_topic_is_replayed_without_a_message(our_scene: Scene):
-    create(our_scene.cluster.nameserver, f"{our_scene.topic}-empty")
-    assert our_scene.replay(ReplaySource("topic", f"{our_scene.topic}-empty")).sent == 0
+def test_an_empty_topic_is_replayed_without_a_message(scene: Scene):
+    create(scene.cluster.nameserver, f"{scene.topic}-empty")
+    assert scene.replay(ReplaySource("topic", f"{scene.topic}-empty")).sent == 0
 
 
 def test_a_dry_run_sends_nothing(our_scene: Scene):
