@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 from typer.testing import CliRunner, Result
 
 from skyrocket.cli.main import app
-from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, cluster_options_of, pipeline_job
+from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, cluster_options_of, pipeline_job, write_page
 from skyrocket.cli.pipeline_jobs.jobs import JOBS
 from skyrocket.cli.progress_bar import show_progress
 from skyrocket.pipelines.errors import ArchiveError, ArgumentError
@@ -96,6 +96,20 @@ def test_a_package_that_is_missing_is_one_sentence():
         assert re.fullmatch(
             r"The package \w+ is not installed\. Install it with: pip install 'skyrocketmq\[pipelines\]'\n", shown
         ), job
+
+
+def test_a_page_is_replaced_as_a_whole_also_behind_a_link(tmp_path: Path):
+    page, link = tmp_path / "page.html", tmp_path / "link.html"
+    link.symlink_to(page)
+    write_page(link, "one")
+    with page.open() as reader:
+        write_page(link, "two")
+        assert reader.read() == "one", "whoever reads it sees one page"
+    assert (page.read_text(), link.is_symlink()) == ("two", True)
+    write_page(Path("/dev/null"), "three")
+    with pytest.raises(OSError, match=r"No such file or directory: '.*/no/page.html'"):
+        write_page(tmp_path / "no" / "page.html", "four")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.html", "page.html"]
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -258,10 +258,11 @@ def write_page(path: Path, page: str) -> None:
     if path.exists() and not path.is_file():  # such as /dev/stdout
         path.write_text(page, encoding="utf-8")
         return
-    hidden = path.with_name(f".{path.name}.{os.getpid()}")
+    place = path.resolve() if path.is_symlink() else path  # a link stays one
+    hidden = place.with_name(f".{place.name}.{os.getpid()}")
     try:
         hidden.write_text(page, encoding="utf-8")
-        hidden.replace(path)
+        hidden.replace(place)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
