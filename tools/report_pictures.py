@@ -2,8 +2,8 @@
 
     python -m tools.report_pictures signup-demo=signup.html      take those of a report that a job has written
 
-Three pages, in light and in dark: an empty one, one of a cluster with a backlog, and one that exceeds every bound. Look at the
-pictures after a change of `skyrocket/report`.
+Three pages, in light and in dark: an empty one, one of a cluster with a backlog, and one that exceeds every bound. And in light
+the beginning of normal reports of some jobs (`tools.job_pages`). Look at the pictures after a change of `skyrocket/report`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,21 @@ from skyrocket.report import (
     SummaryRow,
     render_page,
 )
+from tools.job_pages import JOB_PAGES
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 WIDTH: Final = 1000
-HEIGHTS: Final = {"empty": 620, "normal": 1960, "large": 2300, "signup-demo": 2200, "table": 2100}
+HEIGHTS: Final = {
+    "empty": 620,
+    "normal": 1960,
+    "large": 2300,
+    "signup-demo": 2200,
+    "table": 2100,
+    "audit-normal": 1000,
+    "deadletters-normal": 1000,
+    "drain-normal": 900,
+    "verify-normal": 560,
+}
 SCHEMES: Final = {"dark": 0, "light": 1}  # Chromium's numbers
 START_MS: Final = 1_800_000_000_000.0
 CHROMIUM_S_MAX: Final = 180
@@ -190,10 +201,11 @@ def main(given: list[str]) -> None:
         raise SystemExit("There is no Chromium here. On Debian, install it with: apt-get install chromium")
     FOLDER.mkdir(parents=True, exist_ok=True)
     written = {name: Path(file).read_text("utf-8") for name, _, file in (one.partition("=") for one in given)}
-    pages = written or {f"report-{name}": render_page(make_page()) for name, make_page in PAGES.items()}
+    made = {**PAGES, **JOB_PAGES}
+    pages = written or {f"report-{name}": render_page(made[name]()) for name in HEIGHTS if name in made}
     for name, html in pages.items():
         height = HEIGHTS[name.removeprefix("report-")]
-        for scheme in SCHEMES:
+        for scheme in SCHEMES if name.removeprefix("report-") not in JOB_PAGES else ("light",):
             take_picture(chromium, html, FOLDER / f"{name}-{scheme}.png", scheme=scheme, height=height)
 
 

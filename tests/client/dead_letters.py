@@ -12,9 +12,10 @@ from tests.client.servers import Servers
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
 
-def kill_messages(servers: Servers, count: int, topic: str = "") -> tuple[str, str]:
+def kill_messages(servers: Servers, count: int, topic: str = "", group: str = "") -> tuple[str, str]:
     """Send messages to a topic, and have a group refuse them at once. Returns topic and group when all are dead letters."""
-    topic, group = topic or servers.topic("orders"), servers.topic("refusing")
+    topic, group = topic or servers.topic("orders"), group or servers.topic("refusing")
+    before = asyncio.run(count_letters(servers, group))
 
     async def run() -> None:
         async with Admin(servers.nameserver) as admin:
@@ -36,7 +37,7 @@ def kill_messages(servers: Servers, count: int, topic: str = "") -> tuple[str, s
                 await asyncio.sleep(0.02)
 
     asyncio.run(run())
-    wait_until(lambda: asyncio.run(count_letters(servers, group)) == count, "the messages are not dead")
+    wait_until(lambda: asyncio.run(count_letters(servers, group)) == before + count, "the messages are not dead")
     return topic, group
 
 

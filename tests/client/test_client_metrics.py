@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,21 +17,22 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from skyrocket.client import Consumer, Message, NoNameserverError, Producer, Received, RetryLater
 from skyrocket.client.helpers import ClientMetrics
 from skyrocket.client.helpers.metrics import OTHER_TOPIC, SEND_COST_TIME, TOPICS_MAX
-from tests.client.consumer_support import QUICK, make_topic
+from tests.client.consumer_support import QUICK, make_topic, numbered, send, take
 from tests.client.servers import Servers
 from tests.support.ports import free_port
 from tests.support.waiting import WAIT_S_MAX
 
 Counts = dict[tuple[str, tuple[tuple[str, str], ...]], int]
-"""How many values a histogram has, by its name and labels."""
+"""How many values a histogram has, or the value of a counter, by name and labels."""
+COUNT = re.compile("_(count|total)$")
 
 
 def by_prometheus() -> tuple[ClientMetrics, Callable[[], Counts]]:
     registry = prometheus_client.CollectorRegistry()
 
     def read() -> Counts:
-        samples = [sample for family in registry.collect() for sample in family.samples if sample.name.endswith("_count")]
-        return {(one.name.removesuffix("_count"), tuple(sorted(one.labels.items()))): int(one.value) for one in samples}
+        samples = [sample for family in registry.collect() for sample in family.samples if COUNT.search(sample.name)]
+        return {(COUNT.sub("", one.name), tuple(sorted(one.labels.items()))): int(one.value) for one in samples}
 
     return ClientMetrics.prometheus(registry), read
 
@@ -43,7 +45,10 @@ def by_opentelemetry() -> tuple[ClientMetrics, Callable[[], Counts]]:
         data: Any = reader.get_metrics_data()
         scopes = [scope for measured in data.resource_metrics for scope in measured.scope_metrics] if data else []
         found = [(metric.name, point) for scope in scopes for metric in scope.metrics for point in metric.data.data_points]
-        return {(name, tuple(sorted(point.attributes.items()))): point.count for name, point in found}
+        return {
+            (name, tuple(sorted(point.attributes.items()))): getattr(point, "count", getattr(point, "value", None))
+            for name, point in found
+        }
 
     return ClientMetrics.opentelemetry(provider), read
 
@@ -87,6 +92,23 @@ async def test_sends_deliveries_and_calls_of_handlers_are_counted(
     assert counts["rocketmq_delivery_latency", (*own, ("topic", topic))] == len(attempts)
     assert counts["rocketmq_process_time", (*own, ("invocation_status", "failure"), ("topic", topic))] == 1
     assert counts["rocketmq_process_time", (*own, ("invocation_status", "success"), ("topic", topic))] == len(attempts) - 1
+
+
+async def test_messages_that_a_consumer_skips_are_counted_by_topic_and_reason(
+    ours: Servers, measured: tuple[ClientMetrics, Callable[[], Counts]]
+):
+    metrics, read = measured
+    topic = ours.topic("skips")
+    await make_topic(ours, topic, 1)
+    await send(ours, topic, numbered(20))
+    consumer = Consumer(ours.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK, skip_when_behind=4)
+    metrics.watch(consumer, topic)
+    assert read() == {}
+    async with consumer:
+        await take(consumer, 5)
+        labels = (("consumer_group", topic), ("reason", "skip_when_behind"), ("topic", topic))
+        assert read() == {("rocketmq_skipped_messages", labels): 15}
+    assert read() == {("rocketmq_skipped_messages", labels): 15}, "a counter does not fall when its consumer is closed"
 
 
 async def test_failed_sends_are_counted_as_failures(measured: tuple[ClientMetrics, Callable[[], Counts]]):

@@ -12,6 +12,7 @@ from skyrocket.client.sync import Admin, Message, Producer
 from skyrocket.pipelines.archive.layout import parse_partition
 from skyrocket.pipelines.archive.reading import archive_files
 from skyrocket.pipelines.replay.origin import user_properties
+from skyrocket.protocol.message.properties import SHARDING_KEY
 
 Row = dict[str, Any]
 TAGS = ("paid", "sent", "")
@@ -61,7 +62,11 @@ def places(found: list[Row]) -> list[tuple[str, int, int]]:
 def contents(found: list[Row]) -> list[tuple[Any, ...]]:
     """Return what a replay must not change, in the order of queues and offsets: everything but places, times and ids."""
     return [
-        (row["queueId"], row["tags"], row["keys"], sorted(user_properties(dict(row["properties"])).items()), row["body"])
+        (
+            *(row["queueId"], row["tags"], row["keys"], row["body"]),
+            sorted(user_properties(dict(row["properties"])).items()),
+            dict(row["properties"]).get(SHARDING_KEY, ""),
+        )
         for row in found
     ]
 

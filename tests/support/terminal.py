@@ -8,12 +8,16 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 from tests.support.waiting import WAIT_S_MAX
 
 
-def answer_at_terminal(text: str, *arguments: str) -> tuple[int, str, str]:
-    """Run a command at a terminal and type an answer. Returns its exit code, what the terminal shows, and its output."""
+def answer_at_terminal(text: str, *arguments: str, meanwhile: Callable[[], object] = lambda: None) -> tuple[int, str, str]:
+    """Run a command at a terminal and type an answer. Returns its exit code, what the terminal shows, and its output.
+
+    `meanwhile` happens while the question stands.
+    """
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "skyrocket", *arguments]
     with subprocess.Popen(
@@ -25,6 +29,7 @@ def answer_at_terminal(text: str, *arguments: str) -> tuple[int, str, str]:
             assert time.monotonic() < deadline, shown
             if select.select([master], [], [], 0.1)[0]:
                 shown += os.read(master, 65_536).decode()
+        meanwhile()
         os.write(master, text.encode())
         assert process.stdout is not None
         output, ends = b"", {process.stdout.fileno(), master}

@@ -14,14 +14,14 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from skyrocket.cli.main import app
-from skyrocket.client import Admin, Consumer, Message, Producer, Received
+from skyrocket.client import Admin, Consumer, Message, NotFoundError, Producer, Received
 from skyrocket.client.queues import Queue
 from skyrocket.pipelines.backlog.job import watch_backlog
 from skyrocket.pipelines.backlog.presentation import BacklogReport
 from tests.client.consumer_support import QUICK
 from tests.client.doctor.scenes import member
 from tests.client.servers import BROKER, Servers
-from tests.support.waiting import WAIT_S_MAX
+from tests.support.waiting import WAIT_S_MAX, wait_until
 
 
 async def send(servers: Servers, topic: str, counts: tuple[int, ...]) -> None:
@@ -143,6 +143,24 @@ async def test_a_traced_group_has_latency_from_end_to_end(servers: Servers):
             await asyncio.sleep(0.05)
 
 
+async def test_reports_about_named_groups_go_on_while_the_broker_is_away(ours: Servers):
+    _, group = await prepare(ours, 1)
+    async with Admin(ours.nameserver) as admin:
+        reports = watch_backlog(admin, [group], every_s=0.1, count=0)
+        assert (await anext(reports)).failure == ""
+        ours.kill_broker()
+        async with asyncio.timeout(WAIT_S_MAX):
+            while not (report := await anext(reports)).failure and group not in report.unanswered:
+                pass
+            ours.start_broker()  # in this thread: the process ends with the one that starts it
+            while (report := await anext(reports)).failure or report.unanswered:
+                pass
+        assert [one.group for one in report.groups] == [group]
+        await reports.aclose()
+    with pytest.raises(NotFoundError):
+        await report_on(ours, "no-such-group")
+
+
 # --- the command
 
 
@@ -157,13 +175,19 @@ def test_the_command_prints_a_table_documents_and_a_page(servers: Servers, tmp_p
     text = invoke(servers, group, "--every", "0", "--report", str(page))
     assert text.exit_code == 0, text.output
     assert text.stdout.startswith("GROUP")
+    (head,) = (line for line in text.stdout.splitlines() if line.startswith("LATENCY"))
+    assert head.split() == ["LATENCY", "TOPIC", "OR", "GROUP", "MESSAGES", "P50", "P90", "P99", "MAX"]
+    assert any(line.startswith("send to store") and f" {topic} " in line for line in text.stdout.splitlines())
     assert "PROBLEM: No member of group" in text.stdout
     assert page.read_text().startswith("<!doctype html>")
     lines = invoke(servers, group, "--every", "0.1", "--count", "2", "--json").stdout.splitlines()
     assert [json.loads(line)["lag"] for line in lines] == [4, 4]
 
 
-def test_ctrl_c_ends_continuous_reports_with_a_page(ours: Servers, tmp_path: Path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_continuous_reports_with_a_page_that_was_there_all_the_time(
+    ours: Servers, tmp_path: Path, number: signal.Signals
+):
     _, group = asyncio.run(prepare(ours, 1))
     page = tmp_path / "backlog.html"
     arguments = ["pipeline", "backlog", group, "--every", "0.1", "--count", "0", "--json", "--report", str(page)]
@@ -172,7 +196,10 @@ def test_ctrl_c_ends_continuous_reports_with_a_page(ours: Servers, tmp_path: Pat
     )
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["lag"] == 0
-    process.send_signal(signal.SIGINT)
+    wait_until(lambda: page.exists() and "Lag over time" in page.read_text(), "the page is not written with each look")
+    page.write_text("read by somebody")
+    wait_until(lambda: "Lag over time" in page.read_text(), "the page is not written again")
+    process.send_signal(number)
     rest, errors = process.communicate(timeout=WAIT_S_MAX)
     assert (process.returncode, errors) == (0, b"")
     assert json.loads(rest.splitlines()[-1])["lag"] == 0

@@ -17,8 +17,11 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from skyrocket.cli.main import app
-from skyrocket.client import Admin, Received
+from skyrocket.client import Admin, Producer, Received
+from skyrocket.pipelines.clusters import parse_cluster
 from skyrocket.pipelines.deadletters.job import resend_letters, triage_letters
+from skyrocket.pipelines.deadletters.resend import Resender, ResendResult, resent_message
+from skyrocket.pipelines.deadletters.resend_record import LetterCluster, ResendRecord
 from skyrocket.pipelines.deadletters.selection import LetterSelection
 from tests.client.dead_letters import kill_messages
 from tests.client.servers import Servers, reader
@@ -55,6 +58,9 @@ def test_letters_are_grouped_exported_and_resent_once(servers: Servers, tmp_path
     page = tmp_path / "letters.html"
     text = run(servers, group, "--report", str(page))
     assert "no stock #" in text
+    ages = text.split("\n\n")[1].splitlines()
+    assert ages[0].split() == ["AGE", "LETTERS"]
+    assert sum(int(line.split()[-1]) for line in ages[1:]) == 6
     assert topic in text
     assert "<!doctype html>" in page.read_text()
     document = json.loads(run(servers, group, "--json"))
@@ -85,8 +91,20 @@ def test_letters_are_grouped_exported_and_resent_once(servers: Servers, tmp_path
     one_more = run(servers, group, "--key", "o-0", "--resend", "--yes", "--record", str(record))
     assert "1 letter resent; 0 were resent before." in one_more
     events = [json.loads(line) for line in record.read_text().splitlines()]
-    assert Counter(event["event"] for event in events) == {"begin": 2, "sent": 4}
+    assert Counter(event["event"] for event in events) == {"cluster": 1, "begin": 2, "sent": 4}
     assert all("@" in event["by"] for event in events if event["event"] == "begin")
+
+
+@pytest.mark.parametrize("command", [("pipeline", "deadletters"), ("dlq", "resend")])
+def test_letters_that_die_while_the_question_stands_are_not_sent(servers: Servers, tmp_path: Path, command: tuple[str, str]):
+    topic, group = kill_messages(servers, 2)
+    resend = ("--resend",) if command[0] == "pipeline" else ()
+    words = [*command, group, *resend, "--all", "--record", str(tmp_path / "r"), "-n", servers.nameserver]
+    code, shown, output = answer_at_terminal("y\n", *words, meanwhile=lambda: kill_messages(servers, 3, topic, group))
+    assert (code, "2 letters" in shown) == (0, True), shown
+    assert "2 letters resent; 0 were resent before." in output
+    again = resend_letters({"nameserver": servers.nameserver}, [group], ALL, tmp_path / "r")
+    assert (again.sent, again.known) == (3, 2)
 
 
 def test_a_resent_message_tells_who_resent_it(servers: Servers, tmp_path: Path):
@@ -112,8 +130,8 @@ def test_a_run_that_died_before_it_recorded_what_it_sent_is_resumed(servers: Ser
     cluster, record = {"nameserver": servers.nameserver}, tmp_path / "record.jsonl"
     resend_letters(cluster, [group], ALL, record)
     wait_until(lambda: len(bodies_in(servers, topic)) == 8, "they are not in the topic")
-    begin, first, *_ = record.read_bytes().splitlines(keepends=True)
-    record.write_bytes(begin + first)  # as if it died after the first of four lines
+    cluster_line, begin, first, *_ = record.read_bytes().splitlines(keepends=True)
+    record.write_bytes(cluster_line + begin + first)  # as if it died after the first of four letters
     result = resend_letters(cluster, [group], ALL, record)
     assert (result.sent, result.found, result.known) == (0, 3, 4)
     assert len(bodies_in(servers, topic)) == 8
@@ -128,6 +146,32 @@ def test_a_run_that_died_before_it_sent_is_resumed(servers: Servers, tmp_path: P
     result = resend_letters(cluster, [group], ALL, record)
     assert (result.sent, result.found, result.known) == (3, 0, 0)
     wait_until(lambda: len(bodies_in(servers, topic)) == 6, "they are not in the topic")
+
+
+def test_what_a_killed_run_sent_is_found_although_the_broker_stores_it_late(servers: Servers, tmp_path: Path):
+    topic, group = kill_messages(servers, 1)
+    cluster, record_path = {"nameserver": servers.nameserver}, tmp_path / "record.jsonl"
+    (letter,) = triage(servers, group).triage.most_frequent()[0][1].samples
+
+    async def resume() -> ResendResult:
+        options = parse_cluster(cluster).client_options()
+        async with Admin(options=options) as admin, Producer(options=options, group="resuming") as producer:
+            offsets = await admin.offsets.at(topic, "last")
+            ends = {topic: {f"{queue.broker_name}:{queue.queue_id}": offset for queue, offset in offsets.items()}}
+
+            async def store_late(_seconds: float) -> None:
+                await producer.send(resent_message(letter, by="ann", at="now"))
+
+            with ResendRecord(record_path, LetterCluster.of(options)) as record:
+                record.write([{"event": "begin", "run": "killed", "letters": [letter.letter_id], "ends": ends}])
+                resender = Resender(admin, producer, record, "next", "ann", "now", store_late)
+                async for result in resender.resend([letter]):
+                    found = result
+        return found
+
+    result = asyncio.run(resume())
+    assert (result.sent, result.found, result.known) == (0, 1, 1)
+    assert bodies_in(servers, topic) == ["0", "0"]
 
 
 def test_a_resend_that_is_killed_again_and_again_sends_each_letter_once(ours: Servers, tmp_path: Path):
@@ -160,6 +204,22 @@ def test_a_group_without_dead_letters_has_none(servers: Servers):
 
     asyncio.run(create())
     assert run(servers, group) == "There are no dead letters.\n"
+
+
+def test_a_topic_of_dead_letters_that_is_empty_has_none(servers: Servers, tmp_path: Path):
+    group = servers.topic("healthy")
+
+    async def create() -> None:
+        async with Admin(servers.nameserver) as admin:
+            await admin.groups.create(group)
+            await admin.topics.create(f"%DLQ%{group}", queues=1)
+
+    asyncio.run(create())
+    assert run(servers, group) == "There are no dead letters.\n"
+    assert json.loads(run(servers, group, "--json"))["topics"] == [f"%DLQ%{group}"]
+    assert "0 letters were written" in run(servers, group, "--export", str(tmp_path / "letters.parquet"))
+    resent = run(servers, group, "--resend", "--all", "--yes", "--record", str(tmp_path / "r"))
+    assert "0 letters resent; 0 were resent before." in resent
 
 
 def test_letters_whose_topic_is_gone_are_reported(ours: Servers, tmp_path: Path):

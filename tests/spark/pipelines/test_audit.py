@@ -12,12 +12,15 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from skyrocket.cli.main import app
+from skyrocket.client import ClientError
 from skyrocket.client.queues import Queue
 from skyrocket.client.sync import Admin, Message, Producer
 from skyrocket.pipelines.audit.findings import AuditReport, StreamKey
 from skyrocket.pipelines.audit.job import TopicAudit
 from skyrocket.pipelines.audit.sent_file import sent_lines
 from tests.spark.conftest import Cluster
+from tests.support.archives import create
+from tests.support.skyrocket_process import Skyrocket
 from tests.support.waiting import wait_until
 
 
@@ -123,6 +126,35 @@ def test_a_following_audit_alerts_once_for_each_finding(spark: SparkSession, our
         assert (alert.gaps, alert.late, alert.repeated) == ([], [(4, 4)], [(6, 6)])
 
 
+def test_a_following_audit_goes_on_when_a_broker_restarts_between_looks(spark: SparkSession, tmp_path: Path):
+    with Skyrocket(tmp_path / "broker") as process:
+        own = Cluster(process.nameserver, process.home / "store", "broker-a", process)
+        with Admin(process.nameserver) as admin:
+            admin.topics.create("orders", queues=1)
+            (queue,) = admin.offsets.at("orders", "first")
+            own = own._replace(broker_name=queue.broker_name)
+            send_numbers(own, "orders", "p1", [1, 2, 4])
+            failures: list[Exception] = []
+            now_s = [0.0]
+            job = TopicAudit(spark, admin, {"nameserver": process.nameserver}, ["orders"])
+            following = job.follow(on_failure=failures.append, retry_s=600, clock=lambda: now_s[-1])
+            (alert,) = next(following)
+            assert alert.gaps == [(3, 3)]
+            process.kill()
+            assert [next(following), next(following)] == [[], []]
+            assert len(failures) == 1, "the first failure in a row is told"
+            process.start()
+            send_numbers(own, "orders", "p1", [5, 7])
+            found: list[Any] = []
+            wait_until(lambda: found.extend(next(following)) or found, "the audit does not see the broker again")
+            assert (found[0].gaps, found[0].repeated_count) == ([(3, 3), (6, 6)], 0)
+            process.kill()
+            assert next(following) == []
+            now_s.append(601.0)
+            with pytest.raises(ClientError):
+                next(following)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_random_histories_are_judged_on_spark_as_without_it(spark: SparkSession, ours: Cluster, topic: str, seed: int):
     random_ = random.Random(seed)
@@ -156,7 +188,7 @@ def test_the_command_names_the_missing_numbers(ours: Cluster, topic: str, tmp_pa
     sent.write_text("\n".join(sent_lines("p1", {queue_of(ours, topic): 6})))
     base = ["pipeline", "audit", topic, "-n", ours.nameserver, "--sent", str(sent)]
     done = CliRunner().invoke(app, [*base, "--report", str(page)])
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 1, done.output
     assert "missing 3–4, 6" in done.stdout
     assert "3 messages of 1 stream: 3 missing, 0 repeated, 0 late." in done.stdout
     assert "missing 3–4, 6" in page.read_text()
@@ -164,6 +196,17 @@ def test_the_command_names_the_missing_numbers(ours: Cluster, topic: str, tmp_pa
     assert document["streams"][0]["missingNumbers"] == [[3, 4], [6, 6]]
     followed = CliRunner().invoke(app, ["pipeline", "audit", topic, "-n", ours.nameserver, "--follow", "--count", "1"])
     assert followed.stdout == f"Producer p1 in {queue_of(ours, topic)}: missing 3–4.\n1 looks, 1 alerts.\n"
+    assert followed.exit_code == 1
+    send_numbers(ours, topic, "p1", [3, 4])
+    state = ["--follow", "--count", "1", "--state", str(tmp_path / "state.json")]
+    late = CliRunner().invoke(app, ["pipeline", "audit", topic, "-n", ours.nameserver, *state])
+    assert (late.exit_code, "late 3–4" in late.stdout) == (1, True), "disorder is a finding, too"
+    again = CliRunner().invoke(app, ["pipeline", "audit", topic, "-n", ours.nameserver, *state])
+    assert (again.exit_code, again.stdout) == (0, "1 looks, 0 alerts.\n"), "an earlier run has told it"
+    create(ours.nameserver, f"{topic}-clean")
+    send_numbers(ours, f"{topic}-clean", "p1", [1, 2])
+    clean = CliRunner().invoke(app, ["pipeline", "audit", f"{topic}-clean", "-n", ours.nameserver])
+    assert clean.exit_code == 0, clean.output
 
 
 @pytest.mark.parametrize(
@@ -174,6 +217,7 @@ def test_the_command_names_the_missing_numbers(ours: Cluster, topic: str, tmp_pa
         (["t", "--sent", "no-such-file"], "no-such-file cannot be read: No such file or directory."),
         (["t", "--since", "soon"], "--since is 'soon', which is not a time."),
         (["t", "--follow", "--group", "g"], "--follow looks at stored messages only."),
+        (["t", "--state", "s.json"], "--state is for a following audit, and --follow is missing."),
     ],
 )
 def test_wrong_arguments_are_one_sentence(ours: Cluster, arguments: list[str], sentence: str):

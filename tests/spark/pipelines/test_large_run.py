@@ -1,10 +1,11 @@
-"""Archive, replay, drain, verify and audit many messages, and make a table of them.
+"""Archive, replay, drain, verify and audit many messages, make a table of them, and look at them as backlog and dead letters.
 
 `SKYROCKET_PIPELINE_MESSAGES` is their number: a million with `make pipeline-large`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from skyrocket import client
 from skyrocket.client.queues import Queue
 from skyrocket.client.sync import Admin, Message, Producer
 from skyrocket.pipelines import (
@@ -22,14 +24,20 @@ from skyrocket.pipelines import (
     TableOptions,
     archive_topics,
     drain_group,
+    export_selection,
     maintain_table,
     prove_drain,
     replay_messages,
+    resend_letters,
+    triage_letters,
     verify_archive,
     verify_stores,
+    watch_backlog,
 )
 from skyrocket.pipelines.archive.reading import archive_files
 from skyrocket.pipelines.audit.job import TopicAudit
+from skyrocket.pipelines.backlog.presentation import BacklogReport
+from skyrocket.pipelines.deadletters.selection import LetterSelection
 from skyrocket.pipelines.replay.job import ReplaySource
 from tests.support.archives import create
 from tests.support.skyrocket_process import Skyrocket
@@ -104,6 +112,46 @@ def test_a_large_backlog_is_drained_and_its_store_is_sound(spark: SparkSession, 
     print(  # noqa: T201 make pipeline-large shows it
         f"{MESSAGES:,} messages: drained in {drained - began:.1f} s, proven in {proven - drained:.1f} s, "
         f"store verified in {ended - proven:.1f} s"
+    )
+
+
+def test_many_waiting_messages_and_dead_letters_are_counted_exported_and_resent(broker: Skyrocket, tmp_path: Path):
+    cluster, letters, chosen = {"nameserver": broker.nameserver}, "%DLQ%late", 1_000
+    create(broker.nameserver, "large", QUEUES)
+    create(broker.nameserver, letters, QUEUES)
+    with Producer(broker.nameserver) as producer:
+        for first in range(0, MESSAGES, BATCH):
+            queue = Queue("large", "broker-a", first // BATCH % QUEUES)
+            batch = [Message("large", b"%d " % number + BODY) for number in range(first, first + BATCH)]
+            producer.send_batch(batch, queue=queue)
+            dead = [Message(letters, one.body, tag="paid" if first < chosen else "") for one in batch]
+            for one in dead:
+                one.properties = {"DLQ_ORIGIN_TOPIC": "large", "exception": "no stock"}  # as a broker does
+            producer.send_batch(dead, queue=queue._replace(topic=letters))
+    with Admin(broker.nameserver) as admin:
+        admin.groups.create("late")
+        admin.offsets.set("late", {Queue("large", "broker-a", number): 0 for number in range(QUEUES)})
+
+    async def look() -> BacklogReport:
+        async with client.Admin(broker.nameserver) as admin:
+            (report,) = [one async for one in watch_backlog(admin, ["late"], ["large"], every_s=0.1)]
+        return report
+
+    began = time.monotonic()
+    assert asyncio.run(look()).lag == MESSAGES
+    looked = time.monotonic()
+    triage = triage_letters(cluster, ["late"]).triage
+    assert (triage.count, triage.by_topic[letters, "large"]) == (MESSAGES, MESSAGES)
+    triaged = time.monotonic()
+    assert export_selection(cluster, tmp_path / "letters.parquet", ["late"]) == MESSAGES
+    assert pq.ParquetFile(tmp_path / "letters.parquet").metadata.num_rows == MESSAGES
+    exported = time.monotonic()
+    paid, record = LetterSelection(tags=frozenset({"paid"})), tmp_path / "record.jsonl"
+    assert [resend_letters(cluster, ["late"], paid, record).sent for _ in range(2)] == [chosen, 0]
+    ended = time.monotonic()
+    print(  # noqa: T201 make pipeline-large shows it
+        f"{MESSAGES:,} messages: looked in {looked - began:.1f} s, triaged in {triaged - looked:.1f} s, "
+        f"exported in {exported - triaged:.1f} s, {chosen:,} resent in {ended - exported:.1f} s"
     )
 
 

@@ -15,6 +15,7 @@ from skyrocket.pipelines import archive_topics, replay_messages
 from skyrocket.pipelines.errors import ArgumentError, ReplayError
 from skyrocket.pipelines.progress import JobProgress
 from skyrocket.pipelines.replay.job import ReplaySource, ReplaySummary
+from skyrocket.pipelines.replay.origin import REPLAY
 from skyrocket.pipelines.replay.selection import Selection
 from tests.spark.conftest import Cluster
 from tests.support.archives import Row, contents, create, fill, origin_ids, places, rows
@@ -139,21 +140,21 @@ def test_a_second_run_with_its_progress_sends_only_what_is_new(our_scene: Scene,
     assert contents(our_scene.arrived()) == contents(rows(our_scene.archive))
 
 
-def test_a_topic_that_grows_meanwhile_is_replayed_up_to_where_it_ended_and_then_on(our_scene: Scene, tmp_path: Path):
+def test_a_topic_that_grows_meanwhile_is_replayed_up_to_where_it_ended_and_then_on(scene: Scene, tmp_path: Path):
     grown: list[int] = []
 
     def grow(progress: JobProgress) -> None:
         if progress.what == "replaying" and not grown:
             grown.append(progress.done)
-            fill(our_scene.cluster.nameserver, our_scene.topic, our_scene.cluster.broker_name, 40, first=600)
+            fill(scene.cluster.nameserver, scene.topic, scene.cluster.broker_name, 40, first=600)
 
-    source, progress = ReplaySource("topic", our_scene.topic), tmp_path / "p"
-    assert our_scene.replay(source, rate=400, progress=progress, on_progress=grow).sent == 600
+    source, progress = ReplaySource("topic", scene.topic), tmp_path / "p"
+    assert scene.replay(source, rate=400, progress=progress, on_progress=grow).sent == 600
     assert grown
     assert grown[0] < 600, "the replay had ended before the topic grew"
-    assert our_scene.replay(source, progress=progress).sent == 40
-    archive_topics(our_scene.spark, [our_scene.topic], our_scene.archive, cluster=our_scene.named)
-    assert contents(our_scene.arrived()) == contents(rows(our_scene.archive))
+    assert scene.replay(source, progress=progress).sent == 40
+    archive_topics(scene.spark, [scene.topic], scene.archive, cluster=scene.named)
+    assert contents(scene.arrived()) == contents(rows(scene.archive))
 
 
 def test_a_topic_that_is_replayed_to_itself_is_not_replayed_again_by_the_next_run(our_scene: Scene, tmp_path: Path):
@@ -165,9 +166,9 @@ def test_a_topic_that_is_replayed_to_itself_is_not_replayed_again_by_the_next_ru
     ]
 
 
-def test_an_empty_topic_is_replayed_without_a_message(our_scene: Scene):
-    create(our_scene.cluster.nameserver, f"{our_scene.topic}-empty")
-    assert our_scene.replay(ReplaySource("topic", f"{our_scene.topic}-empty")).sent == 0
+def test_an_empty_topic_is_replayed_without_a_message(scene: Scene):
+    create(scene.cluster.nameserver, f"{scene.topic}-empty")
+    assert scene.replay(ReplaySource("topic", f"{scene.topic}-empty")).sent == 0
 
 
 def test_a_dry_run_sends_nothing(our_scene: Scene):
@@ -180,6 +181,18 @@ def test_a_dry_run_sends_nothing(our_scene: Scene):
 def test_a_replay_with_a_rate_sends_everything_in_order(our_scene: Scene):
     assert our_scene.replay(rate=3_000).sent == 600
     assert contents(our_scene.arrived()) == contents(rows(our_scene.archive))
+
+
+def test_a_long_queue_gets_the_rate_that_short_ones_do_not_need(our_scene: Scene):
+    """Compares two replays of as many messages at one rate: how long the messages took to arrive, by their store times."""
+    chosen = ("queueOffset < 158", "queueId = 0 OR queueOffset < 16")  # 158 of each queue; 300 of one and 16 of the other
+    even, skewed = (our_scene.replay(rate=100, selection=Selection(where=where)) for where in chosen)
+    assert even.sent == skewed.sent == 316
+    spans = {}
+    for done in (even, skewed):
+        times = [row["storeTimestamp"] for row in our_scene.arrived() if dict(row["properties"])[REPLAY] == done.replay_id]
+        spans[done.replay_id] = (max(times) - min(times)).total_seconds()
+    assert spans[skewed.replay_id] < 1.5 * spans[even.replay_id], "a task for each queue with half of the rate takes 1.9 times"
 
 
 def test_wrong_arguments_are_one_sentence(our_scene: Scene, tmp_path: Path):

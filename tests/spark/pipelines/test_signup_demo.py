@@ -6,6 +6,8 @@ import json
 import os
 import socket
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -22,7 +24,7 @@ from skyrocket.pipelines.signup.plan import make_plan
 from skyrocket.pipelines.signup.service_runner import ServiceRunners
 from skyrocket.pipelines.signup.sign_ups import DemoSettings, SignUpBody, draw_sign_ups, encode_body, split_users
 from tests.spark.conftest import Cluster
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S_MAX, wait_until
 
 SETTINGS = DemoSettings(seconds=8, rate=15, seed=5, minute_s=2)
 MINUTE_MS = 2_000
@@ -100,6 +102,23 @@ def test_the_demo_loses_nothing_and_serves_each_user_once(cluster: Cluster, tmp_
         assert [name for name in admin.groups.names() if name.startswith("signup-")] == []
         names = "topics of the demo are left"
         wait_until(lambda: not [name for name in admin.topics.names(internal=True) if "signup-" in name], names)
+
+
+def test_sigterm_removes_topics_and_groups(ours: Cluster):
+    command = [sys.executable, "-m", "skyrocket", "pipeline", "signup-demo", "--seconds", "60", "-n", ours.nameserver]
+    small = ["--master", "local[1]", "--conf", "spark.driver.memory=512m"]
+
+    def left() -> list[str]:
+        with Admin(ours.nameserver) as admin:
+            return [name for name in [*admin.topics.names(internal=True), *admin.groups.names()] if "signup-" in name]
+
+    with subprocess.Popen([*command, *small], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        wait_until(lambda: left() or process.poll() is not None, "the demo creates no topic")
+        process.terminate()
+        _, errors = process.communicate(timeout=WAIT_S_MAX)
+    assert process.returncode == 130, errors.decode()
+    assert b"Traceback" not in errors
+    wait_until(lambda: not left(), "topics or groups of the demo are left")
 
 
 @pytest.mark.usefixtures("keeps_spark")

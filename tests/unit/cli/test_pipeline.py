@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +16,7 @@ from py4j.protocol import Py4JError
 from typer.testing import CliRunner, Result
 
 from skyrocket.cli.main import app
-from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, cluster_options_of, pipeline_job
+from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, cluster_options_of, pipeline_job, write_page
 from skyrocket.cli.pipeline_jobs.jobs import JOBS
 from skyrocket.cli.progress_bar import show_progress
 from skyrocket.pipelines.errors import ArchiveError, ArgumentError
@@ -27,6 +30,37 @@ try:
     app(["pipeline", "--help"], prog_name="skyrocket")
 except SystemExit:
     pass
+"""
+
+
+EXTRA = ("pyspark", "py4j", "pyarrow", "numpy", "deltalake", "pyiceberg")
+ACCEPTED = {
+    "archive": ["orders", "--to", "/tmp/x"],
+    "replay": ["--topic", "orders", "--to", "again"],
+    "table": ["orders", "--to", "delta:/tmp/x", "--key", "a", *V],
+    "audit": ["orders"],
+    "backlog": [],
+    "drain": ["billing", "orders", "--to", "/tmp/x", "--subscribed", "paid"],
+    "deadletters": [],
+    "verify": ["/tmp"],
+    "signup-demo": [],
+}
+WITHOUT_THE_EXTRA = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in hidden:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
+
+sys.meta_path.insert(0, Hidden())
+from typer.testing import CliRunner
+from skyrocket.cli.main import app
+found = {}
+for job, arguments in jobs.items():
+    done = CliRunner().invoke(app, ["pipeline", job, *arguments, "-n", "127.0.0.1:1"])
+    found[job] = [done.exit_code, done.stderr + (repr(done.exception) if done.exit_code == 1 else "")]
+print(json.dumps(found))
 """
 
 
@@ -49,6 +83,33 @@ def test_help_of_a_job_begins_with_its_line_in_the_list(name: str):
 def test_every_job_takes_the_options_that_all_share(name: str):
     text = run(name, "--help").output
     assert [option for option in ("--namesrv", "--master", "--conf", "--json") if option not in text] == []
+
+
+def test_a_package_that_is_missing_is_one_sentence():
+    """The packages of the extra [pipelines] are hidden, for each job with arguments that it accepts."""
+    script = f"import json; hidden, jobs = {EXTRA!r}, {ACCEPTED!r}{WITHOUT_THE_EXTRA}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300)
+    found = json.loads(done.stdout)
+    assert ACCEPTED.keys() == JOBS.keys()
+    for job, (code, shown) in found.items():
+        assert code == 2, (job, shown)
+        assert re.fullmatch(
+            r"The package \w+ is not installed\. Install it with: pip install 'skyrocketmq\[pipelines\]'\n", shown
+        ), job
+
+
+def test_a_page_is_replaced_as_a_whole_also_behind_a_link(tmp_path: Path):
+    page, link = tmp_path / "page.html", tmp_path / "link.html"
+    link.symlink_to(page)
+    write_page(link, "one")
+    with page.open() as reader:
+        write_page(link, "two")
+        assert reader.read() == "one", "whoever reads it sees one page"
+    assert (page.read_text(), link.is_symlink()) == ("two", True)
+    write_page(Path("/dev/null"), "three")
+    with pytest.raises(OSError, match=r"No such file or directory: '.*/no/page.html'"):
+        write_page(tmp_path / "no" / "page.html", "four")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.html", "page.html"]
 
 
 @pytest.mark.parametrize("name", JOBS)

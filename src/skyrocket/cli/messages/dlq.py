@@ -6,6 +6,7 @@ No Spark is needed. `skyrocket pipeline deadletters` groups letters by cause and
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -18,16 +19,20 @@ from skyrocket.cli.names import GroupName
 from skyrocket.cli.output import CommandResult, body_text, format_table, format_time
 from skyrocket.cli.progress_bar import is_terminal, show_progress
 from skyrocket.client import Admin, NoRouteError, Producer
+from skyrocket.client.options import resolve_options
+from skyrocket.client.queues import Queue
 from skyrocket.pipelines.current_user import current_user
 from skyrocket.pipelines.deadletters.export import check_export, export_letters, letter_document
 from skyrocket.pipelines.deadletters.letters import DeadLetter
 from skyrocket.pipelines.deadletters.live import (
     PRODUCER_GROUP,
+    find_letter_ends,
     find_letter_topics,
     resend_stream,
     stream_letters,
 )
 from skyrocket.pipelines.deadletters.presentation import resend_document, resend_text
+from skyrocket.pipelines.deadletters.resend_record import LetterCluster
 from skyrocket.pipelines.deadletters.selection import LetterSelection
 from skyrocket.pipelines.progress import JobProgress
 from skyrocket.protocol.system_names import DEAD_LETTER_PREFIX
@@ -136,7 +141,7 @@ async def _collect(
 
 
 def _line(letter: DeadLetter) -> str:
-    parts = [format_time(letter.died_ms), letter.letter_id, f"from {letter.origin_topic or '(unknown)'}", letter.message_id]
+    parts = [format_time(letter.died_ms), letter.place, f"from {letter.origin_topic or '(unknown)'}", letter.message_id]
     if letter.tag:
         parts.append(f"tag={letter.tag}")
     if letter.keys:
@@ -185,24 +190,32 @@ async def resend(
         refuse("A resend needs a selection: --id, --key, --tag, --topic, --since or --until. For all letters add --all.")
     async with options.admin() as admin:
         topics = await find_letter_topics(admin, [group])
+        ends = await find_letter_ends(admin, topics)  # what dies while the question stands is not sent
         if options.confirmation.needs_plan:
-            plan = await _plan_resend(admin, options, group, topics, selection, record)
+            plan = await _plan_resend(admin, options, group, topics, selection, record, ends)
             if not options.confirmation.allows(plan):
                 return plan.dry_result()
-        producer = Producer(options.nameservers, group=PRODUCER_GROUP, **options.client_options)
+        shared = resolve_options(None, options.nameservers, options.client_options)
+        producer, cluster = Producer(options=shared, group=PRODUCER_GROUP), LetterCluster.of(shared)
         with show_progress("resending", is_shown=is_terminal()) as on_progress:
             async with producer:
-                letters = stream_letters(admin, topics, selection, options.namespace)
-                result = await resend_stream(admin, producer, letters, record, current_user(), on_progress)
+                letters = stream_letters(admin, topics, selection, options.namespace, ends)
+                result = await resend_stream(admin, producer, letters, record, current_user(), on_progress, cluster=cluster)
     code = FAILED if result.failed or result.unknown else 0
     return CommandResult(resend_document(result, str(record)), resend_text(result, str(record)), code)
 
 
 async def _plan_resend(
-    admin: Admin, options: CommandOptions, group: str, topics: list[str], selection: LetterSelection, record: Path
+    admin: Admin,
+    options: CommandOptions,
+    group: str,
+    topics: list[str],
+    selection: LetterSelection,
+    record: Path,
+    ends: Mapping[Queue, int],
 ) -> Plan:
     origins: dict[str, int] = {}
-    async for letter in stream_letters(admin, topics, selection, options.namespace):
+    async for letter in stream_letters(admin, topics, selection, options.namespace, ends):
         origins[letter.origin_topic] = origins.get(letter.origin_topic, 0) + 1
     rows = [(topic or "(unknown)", count) for topic, count in sorted(origins.items())]
     table = format_table(("ORIGINAL TOPIC", "LETTERS"), rows, "No letter is chosen.")

@@ -10,7 +10,7 @@ import typer
 
 from skyrocket.cli.cluster_command import refuse
 from skyrocket.cli.output import format_table, to_json
-from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, parse_ms, pipeline_job
+from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, parse_ms, pipeline_job, stop_on_signal
 
 if TYPE_CHECKING:
     from skyrocket.pipelines.audit.findings import AuditReport
@@ -28,6 +28,9 @@ def audit(
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on with new messages, and print an alert for each finding.")
     ] = False,
+    state: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --follow: go on after a restart where the audit was.")
+    ] = None,
     every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="With --follow: how often to look.")] = 10.0,
     count: Annotated[int, typer.Option(metavar="N", min=0, help="With --follow: stop after N looks. 0: at Ctrl-C.")] = 0,
 ) -> JobResult:
@@ -40,6 +43,8 @@ def audit(
     since_ms = parse_ms(since, "--since")
     if follow and (sent is not None or group is not None or since is not None or options.report is not None):
         refuse("--follow looks at stored messages only. Leave --sent, --group, --since and --report out.")
+    if state is not None and not follow:
+        refuse("--state is for a following audit, and --follow is missing.")
     told = read_sent(sent) if sent is not None else {}
     with Admin(options=parse_cluster(options.cluster).client_options()) as admin:
         for topic in topics:  # errors before Spark starts
@@ -50,7 +55,7 @@ def audit(
         try:
             job = TopicAudit(spark, admin, options.cluster, topics, group=group, sent=told)
             if follow:
-                return _follow(job, options, every, count)
+                return _follow(job, options, every, count, state)
             report = job.once(since_ms=since_ms, min_partitions=partitions)
         finally:
             spark.stop()
@@ -68,19 +73,27 @@ def _result(options: JobOptions, report: AuditReport, topics: list[str]) -> JobR
         presentation.audit_document(report),
         "\n".join(filter(None, (table, presentation.verdict(report)))),
         lambda: render_page(presentation.audit_page(report, topics, options.cluster_name, now_ms)),
+        is_sound=report.is_clean,
     )
 
 
-def _follow(job: TopicAudit, options: JobOptions, every_s: float, count: int) -> JobResult:
-    """Print an alert for each finding as it comes."""
+def _follow(job: TopicAudit, options: JobOptions, every_s: float, count: int, state: Path | None) -> JobResult:
+    """Print an alert for each finding as it comes, until there were `count` looks, or until Ctrl-C or SIGTERM."""
+    from skyrocket.pipelines.audit.job import RETRY_S  # noqa: PLC0415
     from skyrocket.pipelines.audit.presentation import alert_text, stream_document  # noqa: PLC0415
+    from skyrocket.pipelines.errors import our_sentence  # noqa: PLC0415
 
-    alerts = 0
-    for number, news in enumerate(job.follow(), 1):
-        for stream in news:
-            alerts += 1
-            typer.echo(to_json(stream_document(stream)) if options.as_json else alert_text(stream))
-        if number == count:
-            break
-        time.sleep(every_s)
-    return JobResult({"looks": count, "alerts": alerts}, f"{count} looks, {alerts} alerts.")
+    def warn(error: Exception) -> None:
+        sentence = our_sentence(str(error))
+        typer.echo(f"A look failed, and is repeated for at most {RETRY_S / 60:.0f} minutes: {sentence}", err=True)
+
+    looks = alerts = 0
+    with stop_on_signal(follow=True) as stop:
+        for news in job.follow(state=state, on_failure=warn):
+            looks += 1
+            for stream in news:
+                alerts += 1
+                typer.echo(to_json(stream_document(stream)) if options.as_json else alert_text(stream))
+            if looks == count or stop.wait(every_s):
+                break
+    return JobResult({"looks": looks, "alerts": alerts}, f"{looks} looks, {alerts} alerts.", is_sound=not alerts)

@@ -73,9 +73,10 @@ def _triage(options: JobOptions, groups: list[str], selection: LetterSelection, 
 
     found = triage_letters(options.cluster, groups, selection, cause_properties=causes, on_progress=options.on_progress)
     table = format_table(presentation.CAUSE_HEAD, presentation.cause_rows(found.triage), "There are no dead letters.")
+    ages = format_table(presentation.AGE_HEAD, presentation.age_rows(found.triage), "") if found.triage.count else ""
     return JobResult(
         presentation.triage_document(found.triage, found.topics),
-        table,
+        "\n\n".join(filter(None, (table, ages))),
         lambda: render_page(presentation.letters_page(found.triage, found.topics, options.cluster_name, found.read_ms)),
     )
 
@@ -102,6 +103,7 @@ def _resend(
     from skyrocket.pipelines.deadletters import presentation  # noqa: PLC0415
     from skyrocket.pipelines.deadletters.job import resend_letters, triage_letters  # noqa: PLC0415
 
+    ends = None
     if Confirmation(yes, dry_run).needs_plan:
         found = triage_letters(options.cluster, groups, selection, on_progress=options.on_progress)
         table = format_table(presentation.CAUSE_HEAD, presentation.cause_rows(found.triage), "No letter is selected.")
@@ -110,5 +112,6 @@ def _resend(
         if not found.triage.count or not options.allows(plan, yes=yes, dry_run=dry_run):
             dry = plan.dry_result()
             return JobResult(dry.document, dry.text if found.triage.count else table)
-    result = resend_letters(options.cluster, groups, selection, record, on_progress=options.on_progress)
+        ends = found.ends  # what dies while the question stands is not sent
+    result = resend_letters(options.cluster, groups, selection, record, ends=ends, on_progress=options.on_progress)
     return JobResult(presentation.resend_document(result, str(record)), presentation.resend_text(result, str(record)))

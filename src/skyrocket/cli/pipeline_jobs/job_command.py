@@ -10,6 +10,7 @@ The shared code prints the result, writes the report, and turns an error into on
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import signal
 import threading
@@ -221,16 +222,18 @@ def stop_on_signal(follow: bool) -> Iterator[threading.Event]:
 
 
 def _run_job(job: Callable[..., JobResult], options: JobOptions, values: dict[str, Any], first_step: str) -> None:
-    from py4j.protocol import Py4JError  # noqa: PLC0415 — importing Spark takes longer than a help text
-    from pyspark.errors import PySparkException  # noqa: PLC0415
+    try:
+        from py4j.protocol import Py4JError  # noqa: PLC0415 — importing Spark takes longer than a help text
+        from pyspark.errors import PySparkException  # noqa: PLC0415
 
-    from skyrocket.spark.errors import SparkSourceError  # noqa: PLC0415
-
+        from skyrocket.spark.errors import SparkSourceError  # noqa: PLC0415
+    except ModuleNotFoundError as error:  # jobs without Spark read with the modules of its source
+        refuse(_NOT_INSTALLED.format(name=error.name))
     try:
         with show_progress(first_step, is_shown=is_terminal()) as on_progress:
             result = job(_with_progress(options, on_progress), **values)
         if options.report is not None and result.html is not None:
-            options.report.write_text(result.html(), encoding="utf-8")
+            write_page(options.report, result.html())
         typer.echo(to_json(result.document) if options.as_json else result.text)
         if not result.is_sound:
             raise typer.Exit(FAILED)
@@ -248,6 +251,22 @@ def _run_job(job: Callable[..., JobResult], options: JobOptions, values: dict[st
         _fail(reason_of(str(error)), FAILED, error)
     except OSError as error:
         _fail(f"{error.filename or 'A file'}: {error.strerror or error}.", FAILED, error)
+
+
+def write_page(path: Path, page: str) -> None:
+    """Write a report. Whoever reads the file sees the old page or the new one, also while a job writes it again and again."""
+    if path.exists() and not path.is_file():  # such as /dev/stdout
+        path.write_text(page, encoding="utf-8")
+        return
+    place = path.resolve() if path.is_symlink() else path  # a link stays one
+    hidden = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        hidden.write_text(page, encoding="utf-8")
+        hidden.replace(place)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        hidden.unlink(missing_ok=True)
 
 
 def _fail(sentence: str, code: int, error: Exception) -> None:

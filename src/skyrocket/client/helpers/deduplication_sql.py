@@ -10,7 +10,7 @@ This excludes what other claims cannot: work that is done and whose key is not, 
 limit nor a token. A second transaction with the same key waits in the database until the first one has ended; then it is first if
 the other rolled back, and not if it committed.
 
-    skyrocket_claims   claim_key VARCHAR(255) PRIMARY KEY, expires_ms BIGINT
+    skyrocket_claims   claim_key VARCHAR(255) PRIMARY KEY, expires_ms BIGINT          MySQL: VARBINARY(1020)
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from skyrocket.client.helpers.deduplication import WINDOW_MS
-from skyrocket.client.helpers.sql_connection import check_key, check_table, sql_connection
+from skyrocket.client.helpers.sql_connection import check_key, check_table, key_type, sql_connection
 
 TABLE: Final = "skyrocket_claims"
 
-_CREATE: Final = "CREATE TABLE IF NOT EXISTS {table} (claim_key VARCHAR(255) NOT NULL PRIMARY KEY, expires_ms BIGINT NOT NULL)"
+_CREATE: Final = "CREATE TABLE IF NOT EXISTS {table} (claim_key {key_type} NOT NULL PRIMARY KEY, expires_ms BIGINT NOT NULL)"
 _INSERT: Final = "INSERT INTO {table} (claim_key, expires_ms) VALUES (?, ?)"
 _UPSERT: Final = _INSERT + " ON CONFLICT (claim_key) DO UPDATE SET expires_ms = excluded.expires_ms WHERE {table}.expires_ms <= ?"
 _INSERT_NEW: Final = "INSERT IGNORE INTO {table} (claim_key, expires_ms) VALUES (?, ?)"  # MySQL's
@@ -50,7 +50,7 @@ class SqlClaims:
         self._now_ms = now_ms or (lambda: time.time_ns() // 1_000_000)
 
     def create_table(self, connection: Any) -> None:
-        """Create the table if it does not exist, in the transaction of the connection."""
+        """Create the table if it does not exist, in the transaction of the connection, which MySQL commits with that."""
         self._execute(connection, _CREATE)
 
     def first(self, connection: Any, key: str) -> bool:
@@ -72,4 +72,5 @@ class SqlClaims:
         return self._execute(connection, _DELETE_EXPIRED, self._now_ms())
 
     def _execute(self, connection: Any, statement: str, *values: object) -> int:
-        return sql_connection(connection).execute(statement.format(table=self._table), values)
+        found = sql_connection(connection)
+        return found.execute(statement.format(table=self._table, key_type=key_type(found.dialect)), values)

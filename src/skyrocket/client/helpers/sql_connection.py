@@ -16,6 +16,9 @@ from typing import Any, Final, NamedTuple
 from skyrocket.client.errors import ConfigurationError
 
 KEY_CHARACTERS_MAX: Final = 255  # of a key: what an index of MySQL takes
+_KEY_TYPES: Final = {
+    "mysql": f"VARBINARY({4 * KEY_CHARACTERS_MAX})"
+}  # texts of MySQL are equal in any case, and with spaces behind
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
 
 _DIALECT_OF_PACKAGE: Final = {
@@ -75,6 +78,11 @@ def check_table(table: str) -> str:
             f"'{table}' is not the name of a table. Use letters, digits and _, with a schema before a dot or none."
         )
     return table
+
+
+def key_type(dialect: str) -> str:
+    """Return the type of a column of keys, in which two keys are equal only if all their characters are."""
+    return _KEY_TYPES.get(dialect, f"VARCHAR({KEY_CHARACTERS_MAX})")
 
 
 def check_key(key: str) -> str:

@@ -27,22 +27,25 @@ class BacklogCollector:
         self._groups = tuple(dict.fromkeys(groups))
         self._topics = frozenset(topics)
 
-    async def look(self) -> ClusterLook:
-        """Take a look. A group that cannot be asked has its reason in `unanswered`."""
+    async def look(self, *, keeps_going: bool = False) -> ClusterLook:
+        """Take a look. A group that cannot be asked has its reason in `unanswered`.
+
+        A group that was named raises the error instead, unless the look `keeps_going`.
+        """
         names = self._groups or await self._admin.groups.names()
         unanswered: dict[str, str] = {}
 
         async def of_group(group: str) -> GroupLook | None:
             try:
+                if self._groups:
+                    await self._require_group(group)
                 return await self._look_at_group(group)
             except ClientError as error:
-                if self._groups:
+                if self._groups and not keeps_going:
                     raise
                 unanswered[group] = str(error)
                 return None
 
-        for group in self._groups:
-            await self._require_group(group)
         at_ms = time.time_ns() // 1_000_000
         found = [one for one in await ask_each(names, of_group) if one is not None]
         brokers = sorted({queue.queue.broker_name for group in found for queue in group.queues})

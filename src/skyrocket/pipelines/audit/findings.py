@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from skyrocket.client.helpers.loss_detection import Gap
 from skyrocket.client.queues import Queue
@@ -49,6 +49,10 @@ class NumberRanges:
         elif len(self.ranges) < RANGES_MAX:
             self.ranges.append(Gap(first, last))
 
+    def load(self, count: int, ranges: Iterable[tuple[int, int]]) -> None:
+        """Become what another one was."""
+        self.count, self.ranges = count, [Gap(first, last) for first, last in ranges]
+
 
 class SequenceState:
     """What is known of one stream (one producer, one queue) after the runs so far. Takes runs in the order of their offsets."""
@@ -61,6 +65,16 @@ class SequenceState:
         self.consumed = 0
         self.repeated = NumberRanges()
         self.late = NumberRanges()
+
+    @classmethod
+    def of(cls, highest: int, stored: int, gaps: Iterable[tuple[int, int]]) -> Self:
+        """Make the state that had these figures."""
+        state = cls(highest + 1)
+        state.stored = stored
+        for first, last in gaps:
+            state._gap_firsts.append(first)
+            state._gap_lasts.append(last)
+        return state
 
     def add(self, run: NumberRun) -> None:
         """Take the next run."""

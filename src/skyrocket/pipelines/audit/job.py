@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from skyrocket.client import NotFoundError
+from skyrocket.client import ClientError, NotFoundError
 from skyrocket.client.queues import Queue
 from skyrocket.client.sync import Admin
 from skyrocket.pipelines.audit.findings import (
     AuditReport,
     NumberRun,
-    SequenceState,
     StreamAudit,
     StreamKey,
     audit_stream,
-    stream_audit,
 )
+from skyrocket.pipelines.audit.following import FIRST_NUMBER, FollowingAudit, Runs
 from skyrocket.pipelines.audit.run_source import CONSUMED_OFFSETS, SequenceRuns
 from skyrocket.pipelines.errors import ArgumentError, PipelineError
 from skyrocket.spark.options.offset_json import offsets_json
 
 RUNS_AT_DRIVER_MAX: Final = 5_000_000
-FIRST_NUMBER: Final = 1  # with which every producer begins in every queue
+RETRY_S: Final = 600.0  # how long a following audit looks again after looks that fail
 
 Offsets = Mapping[Queue, int]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -63,6 +68,10 @@ def require_group(admin: Admin, group: str) -> None:
     except NotFoundError:
         if not admin.groups.topics(group):
             raise
+
+
+def _log_failure(error: Exception) -> None:
+    log.warning("A look of the audit failed, and is repeated: %s", error)
 
 
 class TopicAudit:
@@ -113,41 +122,44 @@ class TopicAudit:
         ]
         return AuditReport(streams, found.unstamped, found.messages)
 
-    def follow(self) -> Iterator[list[StreamAudit]]:
-        """Audit what is there, then what has come since, with each step. Yields the streams that have something new to tell."""
-        states: dict[StreamKey, SequenceState] = {}
-        told: dict[StreamKey, tuple[int, int, int]] = {}
-        firsts = self._offsets("first")
-        starts: Offsets = firsts
+    def follow(
+        self,
+        *,
+        state: Path | None = None,
+        on_failure: Callable[[Exception], None] = _log_failure,
+        retry_s: float = RETRY_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> Iterator[list[StreamAudit]]:
+        """Audit what is there, then what has come since, with each step. Yields the streams that have something new to tell.
+
+        A look that fails, such as while a broker restarts, tells nothing new; the next one reads what it would have read.
+        `on_failure` hears of the first failure in a row, and after `retry_s` of them the last one is raised. The first look must
+        not fail. `state` names a file with which another process goes on where this one ends.
+        """
+        following = FollowingAudit(self._what(), state)
+        has_looked, failing_since_s = False, None
         while True:
-            stops = self._offsets("last")
-            if any(stops[queue] > starts.get(queue, 0) for queue in stops):
-                for key, runs in self._read_between(starts, stops).runs.items():
-                    self._advance(states, key, runs, firsts)
-            starts = stops
-            news = []
-            for key, state in sorted(states.items()):
-                audit = stream_audit(key, state)
-                figures = (audit.missing, audit.repeated_count, audit.late_count)
-                if figures != told.get(key, (0, 0, 0)):
-                    told[key] = figures
-                    news.append(audit)
+            news: list[StreamAudit] = []
+            try:
+                news = following.look(self._offsets("first"), self._offsets("last"), self._read_between)
+            except (ClientError, PySparkException) as error:
+                now_s = clock()
+                if not has_looked or (failing_since_s is not None and now_s - failing_since_s > retry_s):
+                    raise
+                if failing_since_s is None:
+                    failing_since_s = now_s
+                    on_failure(error)
+            else:
+                has_looked, failing_since_s = True, None
             yield news
 
-    @staticmethod
-    def _advance(states: dict[StreamKey, SequenceState], key: StreamKey, runs: list[NumberRun], firsts: Offsets) -> None:
-        ordered = sorted(runs, key=lambda run: run.first_offset)
-        if key not in states:
-            is_whole = firsts.get(key.queue, 0) == 0
-            states[key] = SequenceState(FIRST_NUMBER if is_whole else min(run.first for run in ordered))
-        for run in ordered:
-            states[key].add(run)
+    def _what(self) -> str:
+        where = self._options.get("nameserver") or self._options.get("addressServer") or ""
+        return f"{', '.join(sorted(self._topics))} at {where}"
 
-    def _read_between(self, starts: Offsets, stops: Offsets) -> StreamRuns:
-        complete = {queue: min(starts.get(queue, 0), stop) for queue, stop in stops.items()}
-        return self._read(
-            {"startingOffsets": json.dumps(offsets_json(complete)), "endingOffsets": json.dumps(offsets_json(stops))}
-        )
+    def _read_between(self, starts: Offsets, stops: Offsets) -> Runs:
+        chosen = {"startingOffsets": json.dumps(offsets_json(starts)), "endingOffsets": json.dumps(offsets_json(stops))}
+        return self._read(chosen).runs
 
     def _read(self, chosen: Mapping[str, str]) -> StreamRuns:
         options = {**self._options, "subscribe": ",".join(self._topics), **chosen}

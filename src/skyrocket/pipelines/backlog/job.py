@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 
-from skyrocket.client import Admin
+from skyrocket.client import Admin, ClientError
 from skyrocket.doctor.backlog.collect import BacklogCollector
 from skyrocket.doctor.backlog.look import ClusterLook
 from skyrocket.doctor.backlog.measure import measure
@@ -25,7 +26,8 @@ async def watch_backlog(
 ) -> AsyncIterator[BacklogReport]:
     """Yield `count` reports, or reports without end if it is 0. Each compares a look with the one `every_s` before it.
 
-    With `every_s` 0 there is one look and one report, without rates.
+    With `every_s` 0 there is one look and one report, without rates. The first look raises what goes wrong. Later ones go on: a
+    report says what did not answer, and the next one has rates again.
     """
     check_period(every_s, count)
     collector = BacklogCollector(admin, groups, topics)
@@ -35,7 +37,12 @@ async def watch_backlog(
     while not count or made < count:
         if every_s:
             await asyncio.sleep(every_s)
-            before, now = now, await collector.look()
+            try:
+                before, now = now, await collector.look(keeps_going=True)
+            except ClientError as error:
+                made += 1
+                yield BacklogReport(time.time_ns() // 1_000_000, (), failure=str(error))
+                continue
         made += 1
         yield await _make_report(admin, before, now)
 

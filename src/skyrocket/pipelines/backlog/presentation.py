@@ -29,6 +29,10 @@ from skyrocket.report.texts import format_duration, format_moment, format_number
 
 HISTORY_MAX: Final = 5_000  # reports that a page's charts remember
 TOPIC_HEAD: Final = ("GROUP", "TOPIC", "QUEUES", "LAG", "IN/S", "OUT/S", "DRAIN", "OLDEST", "SKEW")
+LATENCY_HEAD: Final = (
+    *("LATENCY", "TOPIC OR GROUP", "MESSAGES"),
+    *(f"P{percent}" if percent < 100 else "MAX" for percent in PERCENTILES),
+)
 _QUEUE_HEAD: Final = (
     "group",
     "topic",
@@ -63,6 +67,7 @@ class BacklogReport:
     findings: Sequence[BacklogFinding] = ()
     latencies: Sequence[LatencySummary] = ()
     unanswered: dict[str, str] = field(default_factory=dict)
+    failure: str = ""  # why nothing is known: the cluster did not answer this look
 
     @property
     def topics(self) -> list[TopicBacklog]:
@@ -80,6 +85,8 @@ class BacklogHistory:
         self._moments: deque[tuple[int, dict[tuple[str, str], int]]] = deque(maxlen=most)
 
     def add(self, report: BacklogReport) -> None:
+        if report.failure:
+            return  # a line must not fall to nothing while the cluster does not answer
         self._moments.append((report.at_ms, {(topic.group, topic.topic): topic.lag for topic in report.topics}))
 
     def __len__(self) -> int:
@@ -115,6 +122,7 @@ def backlog_document(report: BacklogReport) -> dict[str, Any]:
             for one in report.latencies
         ],
         "unanswered": report.unanswered,
+        "failure": report.failure or None,
     }
 
 
@@ -201,6 +209,19 @@ def topic_rows(report: BacklogReport) -> list[tuple[object, ...]]:
     ]
 
 
+def latency_rows(report: BacklogReport) -> list[tuple[object, ...]]:
+    """Return a row of LATENCY_HEAD for each kind of latency that the cluster tells."""
+    return [
+        (one.what, one.where, one.messages, *(format_duration(value) for value in one.percentiles_ms)) for one in report.latencies
+    ]
+
+
+def unknown_lines(report: BacklogReport) -> list[str]:
+    """Return a line for whatever did not answer."""
+    lines = [f"Nothing is known of group '{group}': {reason}" for group, reason in report.unanswered.items()]
+    return [*lines, *([f"The cluster did not answer this look: {report.failure}"] if report.failure else [])]
+
+
 def advice_lines(report: BacklogReport) -> list[str]:
     """Return the findings as lines, each with its evidence below."""
     signs = {Severity.PROBLEM: "PROBLEM", Severity.WARNING: "WARNING", Severity.INFORMATION: "note", Severity.GOOD: "good"}
@@ -259,6 +280,8 @@ def _advice_section(report: BacklogReport) -> Note:
     advice += [
         Advice(Severity.WARNING, f"Nothing is known of group '{group}'.", reason) for group, reason in report.unanswered.items()
     ]
+    if report.failure:
+        advice.append(Advice(Severity.PROBLEM, "The cluster did not answer this look.", report.failure))
     return Note("Advice", advice or [Advice(Severity.GOOD, "No rule found anything that needs attention.")])
 
 
@@ -317,14 +340,11 @@ def _member_table(report: BacklogReport) -> ReportTable:
 
 
 def _latency_sections(report: BacklogReport) -> list[Section]:
-    head = ("latency", "topic or group", "messages", *(f"p{percent}" if percent < 100 else "max" for percent in PERCENTILES))
-    rows = [
-        (one.what, one.where, one.messages, *(format_duration(value) for value in one.percentiles_ms)) for one in report.latencies
-    ]
+    head = [name.lower() for name in LATENCY_HEAD]
     note = (
         "Of the newest messages. From send to store for every topic; to the handler only where clients write the message trace."
     )
-    sections: list[Section] = [ReportTable("Latency", head, rows, empty="No message tells its times.", note=note)]
+    sections: list[Section] = [ReportTable("Latency", head, latency_rows(report), empty="No message tells its times.", note=note)]
     whole = [one for one in report.latencies if one.what == "end to end"] or list(report.latencies)
     if whole:
         longest = max(whole, key=lambda one: one.messages)

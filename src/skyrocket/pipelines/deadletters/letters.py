@@ -46,7 +46,15 @@ class DeadLetter:
 
     @property
     def letter_id(self) -> str:
-        """The identity of this letter: a message that dies twice is two letters. Unlike a queue's offset it never comes again."""
+        """The identity of this letter: a message that dies twice is two letters, by their places in the log.
+
+        The message id tells letters of two brokers of one name apart: of another cluster, or one that was set up again.
+        """
+        return f"{self.place}:{self.message_id}"
+
+    @property
+    def place(self) -> str:
+        """Where the letter lies. Records of earlier versions have this as its identity."""
         return f"{self.broker_name}:{self.log_offset}"
 
     @property

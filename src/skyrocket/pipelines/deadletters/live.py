@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
 from skyrocket.client import Admin, Producer, Received
+from skyrocket.client.queues import Queue
 from skyrocket.client.session.namespaces import without_namespace
 from skyrocket.pipelines.deadletters.letters import DeadLetter, origin_of
 from skyrocket.pipelines.deadletters.resend import Resender, ResendResult
-from skyrocket.pipelines.deadletters.resend_record import ResendRecord
+from skyrocket.pipelines.deadletters.resend_record import LetterCluster, ResendRecord
 from skyrocket.pipelines.deadletters.selection import LetterSelection
 from skyrocket.pipelines.errors import ArgumentError
 from skyrocket.pipelines.progress import JobProgress, OnProgress
@@ -58,15 +59,26 @@ def letter_of(message: Received, topic: str, namespace: str = "") -> DeadLetter:
     )
 
 
-async def stream_letters(
-    admin: Admin, topics: Sequence[str], selection: LetterSelection, namespace: str = ""
-) -> AsyncIterator[DeadLetter]:
-    """Read the letters that the topics have now, queue by queue, and yield the chosen ones."""
+async def find_letter_ends(admin: Admin, topics: Sequence[str]) -> dict[Queue, int]:
+    """Return where the queues of dead-letter topics end now. What lies before is what a person was asked about."""
+    ends: dict[Queue, int] = {}
     for topic in topics:
-        async for message in admin.messages.read(topic, start="first" if selection.since_ms is None else selection.since_ms):
-            letter = letter_of(message, topic, namespace)
-            if selection.chooses(letter):
-                yield letter
+        ends |= await admin.offsets.at(topic, "last")
+    return ends
+
+
+async def stream_letters(
+    admin: Admin, topics: Sequence[str], selection: LetterSelection, namespace: str = "", ends: Mapping[Queue, int] | None = None
+) -> AsyncIterator[DeadLetter]:
+    """Read the letters that lie before `ends`, or that the topics have now, queue by queue, and yield the chosen ones."""
+    ends = await find_letter_ends(admin, topics) if ends is None else ends
+    for topic in topics:
+        starts = await admin.offsets.at(topic, "first" if selection.since_ms is None else selection.since_ms)
+        for queue, start in starts.items():
+            async for message in admin.messages.read_queue(queue, start, ends.get(queue, 0)):
+                letter = letter_of(message, topic, namespace)
+                if selection.chooses(letter):
+                    yield letter
 
 
 async def resend_stream(
@@ -76,9 +88,11 @@ async def resend_stream(
     record_path: Path,
     by: str,
     on_progress: OnProgress,
+    *,
+    cluster: LetterCluster,
 ) -> ResendResult:
-    """Send letters to their original topics, except those that the record has."""
-    with ResendRecord(record_path) as record:
+    """Send letters of a cluster to their original topics, except those that the record has."""
+    with ResendRecord(record_path, cluster) as record:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         resender = Resender(admin, producer, record, uuid4().hex, by, at)
         result = ResendResult()

@@ -13,6 +13,7 @@ from skyrocket.report.texts import count_of, format_moment, format_number
 
 SAMPLE_CHARACTERS_MAX: Final = 400  # of a body
 CAUSE_HEAD: Final = ("LETTERS", "ORIGINAL TOPIC", "RETRIES", "REASON", "FIRST", "LAST")
+AGE_HEAD: Final = ("AGE", "LETTERS")
 FAILURES_SHOWN: Final = 10
 
 
@@ -70,6 +71,11 @@ def cause_rows(triage: Triage) -> list[tuple[object, ...]]:
     ]
 
 
+def age_rows(triage: Triage) -> list[tuple[object, ...]]:
+    """Return a row of AGE_HEAD for each age that letters have, the youngest first."""
+    return [(label, triage.by_age[label]) for label in AGE_LABELS if triage.by_age[label]]
+
+
 def letters_page(triage: Triage, topics: list[str], cluster: str, now_ms: int) -> ReportPage:
     """Lay out the page of a triage."""
     causes = triage.most_frequent()
@@ -96,7 +102,7 @@ def letters_page(triage: Triage, topics: list[str], cluster: str, now_ms: int) -
 def _sample_table(triage: Triage) -> ReportTable:
     rows = [
         (
-            letter.letter_id,
+            letter.place,
             key.origin_topic,
             letter.tag,
             " ".join(letter.keys),

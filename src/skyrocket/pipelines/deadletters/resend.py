@@ -10,7 +10,7 @@ letter, who resent it and when. All groups of the topic get it, not only the one
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -18,6 +18,7 @@ from typing import Any, Final
 from skyrocket.client import Admin, ClientError, InvalidMessageError, Message, NoRouteError, Producer, SendFailedError
 from skyrocket.pipelines.deadletters.letters import RESENT_PREFIX, DeadLetter
 from skyrocket.pipelines.deadletters.resend_record import Ends, ResendRecord
+from skyrocket.pipelines.replay.queue_replay import SETTLE_S
 
 CHUNK_LETTERS: Final = 100  # sent at the same time, and recorded together
 RESENT_LETTER: Final = f"{RESENT_PREFIX}LETTER"  # the letter's id
@@ -48,6 +49,7 @@ class Resender:
     run: str  # an id of this run
     by: str  # such as ann@ops-1
     at: str  # ISO 8601
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def resend(self, letters: Iterable[DeadLetter] | AsyncIterable[DeadLetter]) -> AsyncIterator[ResendResult]:
         """Resend letters, and yield what was done so far after each chunk. The first result is about earlier runs."""
@@ -62,9 +64,9 @@ class Resender:
         """Return the letters that no run has sent, and count the others."""
         unsent = []
         for letter in chunk:
-            if letter.letter_id in self.record.state.sent:
+            if self.record.state.is_sent(letter):
                 result.known += 1
-            elif letter.letter_id in self.record.state.open:
+            elif self.record.state.is_open(letter):
                 result.unknown[letter.letter_id] = "An earlier run began with it, and what was stored then is no longer there."
             else:
                 unsent.append(letter)
@@ -75,6 +77,8 @@ class Resender:
     async def _look_up_open(self) -> int:
         """Find out which letters of killed runs were stored, and record it. Returns how many were."""
         open_letters = dict(self.record.state.open)
+        if open_letters:
+            await self.sleep(SETTLE_S)
         stored: dict[str, Mapping[str, Any]] = {}
         unreadable: set[str] = set()
         for topic in sorted({topic for ends in open_letters.values() for topic in ends}):

@@ -26,7 +26,7 @@ class LetterSelection:
     def chooses(self, letter: DeadLetter) -> bool:
         """Whether a letter is chosen."""
         return (
-            (not self.ids or letter.message_id in self.ids or letter.letter_id in self.ids)
+            (not self.ids or not self.ids.isdisjoint((letter.message_id, letter.letter_id, letter.place)))
             and (not self.keys or not self.keys.isdisjoint(letter.keys))
             and (not self.tags or letter.tag in self.tags)
             and (not self.topics or letter.origin_topic in self.topics)

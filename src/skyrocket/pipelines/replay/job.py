@@ -28,7 +28,7 @@ from skyrocket.pipelines.clusters import parallel_tasks, parse_cluster, require_
 from skyrocket.pipelines.errors import ArgumentError
 from skyrocket.pipelines.progress import JobProgress, OnProgress, ignore_progress, watching
 from skyrocket.pipelines.replay.progress_file import ProgressFile, open_replay, read_sent
-from skyrocket.pipelines.replay.queue_map import divide_queues, map_queues, target_topics
+from skyrocket.pipelines.replay.queue_map import divide_queues, map_queues, share_rate, target_topics
 from skyrocket.pipelines.replay.replay_task import COLUMNS, GROUP, SENT_ROW, ReplayTask
 from skyrocket.pipelines.replay.selection import Selection
 from skyrocket.protocol.system_names import retry_topic
@@ -119,7 +119,9 @@ def replay_messages(
         parts = divide_queues(counts, parallel_tasks(spark))
         # A task that Spark repeats finds messages that its first attempt has sent: what this run sent is a difference.
         before = {queue: saved.sent if (saved := ProgressFile(folder, queue).read()) else 0 for queue in counts}
-        task = ReplayTask(summary.replay_id, str(folder), target, queues, None if rate is None else rate / len(parts))
+        remaining = {queue: max(0, count - before[queue]) for queue, count in counts.items()}
+        rates = None if rate is None else share_rate(rate, parts, remaining)
+        task = ReplayTask(summary.replay_id, str(folder), target, queues, rates)
 
         def look() -> JobProgress:
             return JobProgress("replaying", min(summary.selected, read_sent(folder)), summary.selected)

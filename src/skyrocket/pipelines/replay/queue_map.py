@@ -47,3 +47,12 @@ def divide_queues(counts: Mapping[Queue, int], tasks: int) -> list[list[Queue]]:
         parts[lightest].append(queue)
         loads[lightest] += counts[queue]
     return parts
+
+
+def share_rate(rate: float, parts: Sequence[Sequence[Queue]], remaining: Mapping[Queue, int]) -> dict[Queue, float]:
+    """Return for each queue the messages a second of the task that sends it. Together the tasks send `rate`.
+
+    A task's share is that of its remaining messages, so all tasks end at the same time, and none leaves its share unused.
+    """
+    loads = [max(1, sum(remaining[queue] for queue in part)) for part in parts]
+    return {queue: rate * load / sum(loads) for part, load in zip(parts, loads, strict=True) for queue in part}

@@ -108,13 +108,15 @@ class ReplayTask:
     folder: str  # of the progress files
     cluster: Mapping[str, str]  # of the target
     queues: Mapping[Queue, Queue]  # from source to target
-    per_s: float | None  # messages a second of this task
+    rates: Mapping[Queue, float] | None  # messages a second of the task that sends a queue
 
     def run(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Send the rows, which are sorted by queue and offset. Yield a batch with one row for each queue."""
-        pace = None if self.per_s is None else Pace(self.per_s)
+        pace: Pace | None = None  # one for all queues of the task
         with self._open_target() as target:
             for queue, messages in groupby(source_messages(batches), key=lambda message: message.queue):
+                if self.rates is not None and pace is None:
+                    pace = Pace(self.rates[queue])
                 yield self._replay_queue(queue, messages, target, pace)
 
     @contextmanager

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
+import signal
 import tempfile
+import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from skyrocket.client import Admin, NoRouteError, NotFoundError, Producer
+from skyrocket.client import Admin, Producer
 from skyrocket.client import sync as blocking
 from skyrocket.client.producer.sequence import StampCounts
 from skyrocket.pipelines.audit.findings import AuditReport, StreamKey
@@ -20,6 +21,7 @@ from skyrocket.pipelines.clusters import parse_cluster
 from skyrocket.pipelines.deadletters.job import read_letters
 from skyrocket.pipelines.deadletters.live import find_letter_topics
 from skyrocket.pipelines.progress import JobProgress, OnProgress, ignore_progress
+from skyrocket.pipelines.signup.demo_names import DemoNames, remove, remove_leftovers
 from skyrocket.pipelines.signup.findings import ExpectedWork, check_service, find_problems
 from skyrocket.pipelines.signup.front_end import (
     IN_LINE_WORKERS,
@@ -52,23 +54,6 @@ ATTEMPTS_MAX: Final = RETRIES_MAX + 1
 _PAGE_GROUP: Final = "page"
 
 
-class DemoNames(NamedTuple):
-    """The topics and groups of one run, which no other run has."""
-
-    run: str
-
-    @property
-    def topic(self) -> str:
-        return f"signup-{self.run}"
-
-    @property
-    def steps_topic(self) -> str:
-        return f"signup-{self.run}-steps"
-
-    def group(self, name: str) -> str:
-        return f"signup-{self.run}-{name}"
-
-
 def run_signup_demo(
     spark: SparkSession,
     cluster: Mapping[str, str],
@@ -76,12 +61,34 @@ def run_signup_demo(
     *,
     on_progress: OnProgress = ignore_progress,
 ) -> DemoResult:
-    """Run the demo on a cluster, ours or Apache's. It leaves no topic and no group behind."""
+    """Run the demo on a cluster, ours or Apache's. It leaves no topic and no group behind, and removes those of killed runs.
+
+    In the main thread, Ctrl-C and SIGTERM end it as KeyboardInterrupt, when what it created is gone.
+    """
     chosen = settings or DemoSettings()
     chosen.check()
     with tempfile.TemporaryDirectory(prefix="skyrocket-signup-") as folder:
         demo = SignupDemo(spark, cluster, chosen, Path(folder), on_progress)
-        return asyncio.run(demo.play())
+        try:
+            return asyncio.run(_until_signal(demo.play()))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+
+
+async def _until_signal(play: Coroutine[Any, Any, DemoResult]) -> DemoResult:
+    """Play, and cancel it at Ctrl-C or SIGTERM. Spark's own handler of Ctrl-C would interrupt the event loop."""
+    task = asyncio.ensure_future(play)
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        for number in before:
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        try:
+            return await task
+        finally:
+            for number, handler in before.items():
+                asyncio.get_running_loop().remove_signal_handler(number)
+                signal.signal(number, handler)
+    return await task
 
 
 class SignupDemo:
@@ -94,7 +101,7 @@ class SignupDemo:
         self._cluster = dict(cluster)
         self._options = parse_cluster(cluster)
         self._settings = settings
-        self._names = DemoNames(secrets.token_hex(3))
+        self._names = DemoNames.draw(time.time(), settings.seconds)
         self._folder = folder
         self._on_progress = on_progress
         self._plan: DemoPlan = make_plan(settings.seconds)
@@ -131,9 +138,10 @@ class SignupDemo:
 
     @contextlib.asynccontextmanager
     async def _topics(self) -> AsyncIterator[Admin]:
-        """Create the topics and groups of this run, and delete them in the end."""
+        """Create the topics and groups of this run, and delete them in the end. Delete first what killed runs left."""
         names = self._names
         async with Admin(options=self._options.client_options()) as admin:
+            await remove_leftovers(admin, time.time())
             try:
                 for topic in (names.topic, names.steps_topic):
                     await admin.topics.create(topic, queues=QUEUES)
@@ -142,11 +150,9 @@ class SignupDemo:
                 yield admin
             finally:
                 for topic in (names.topic, names.steps_topic):
-                    with contextlib.suppress(NoRouteError):
-                        await admin.topics.delete(topic)
+                    await remove(admin, topic, is_topic=True)
                 for service in SERVICES:
-                    with contextlib.suppress(NotFoundError):
-                        await admin.groups.delete(names.group(service.name), topics=True)
+                    await remove(admin, names.group(service.name), is_topic=False)
 
     def _start_funnel(self) -> FunnelStream:
         names = self._names

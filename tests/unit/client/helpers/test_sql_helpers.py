@@ -1,4 +1,5 @@
-"""Claims and versions inside the application's own transaction: SQLite and a real PostgreSQL, plain and through SQLAlchemy."""
+"""Claims and versions inside the application's own transaction: SQLite, a real PostgreSQL and a real MariaDB, plain and through
+SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -9,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pymysql
 import pytest
 import sqlalchemy
 from sqlalchemy.orm import Session
 
 from skyrocket.client.errors import ConfigurationError
 from skyrocket.client.helpers import SqlClaims, SqlVersions
+from tests.support.mariadb_server import mariadb_server
 from tests.support.postgres_server import postgres_server
 from tests.support.waiting import WAIT_S_MAX
 
@@ -27,21 +30,39 @@ def postgres() -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(params=["sqlite3", "psycopg", "sqlalchemy-sqlite", "sqlalchemy-postgresql", "session-postgresql"])
+@pytest.fixture(scope="module")
+def mariadb() -> Iterator[dict[str, Any]]:
+    with mariadb_server() as address:
+        yield address
+
+
+@pytest.fixture(
+    params=[
+        *("sqlite3", "psycopg", "pymysql", "sqlalchemy-sqlite", "sqlalchemy-postgresql", "session-postgresql"),
+        *("sqlalchemy-mysql", "session-mysql"),
+    ]
+)
 def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connect]:
     """Opens connections to one database, each in a transaction that has to be committed."""
     kind = request.param
     if kind == "sqlite3":
         yield lambda: sqlite3.connect(tmp_path / "app.db", timeout=WAIT_S_MAX)
         return
-    address = request.getfixturevalue("postgres") if kind != "sqlalchemy-sqlite" else ""
     if kind == "psycopg":
+        address = request.getfixturevalue("postgres")
         yield lambda: psycopg.connect(address)
         return
+    if kind == "pymysql":
+        arguments = request.getfixturevalue("mariadb")
+        yield lambda: pymysql.connect(**arguments)
+        return
     url = f"sqlite:///{tmp_path / 'app.db'}"
-    if address:
-        parts = dict(part.split("=") for part in address.split())
+    if kind.endswith("postgresql"):
+        parts = dict(part.split("=") for part in request.getfixturevalue("postgres").split())
         url = f"postgresql+psycopg://{parts['user']}@{parts['host']}:{parts['port']}/{parts['dbname']}"
+    elif kind.endswith("mysql"):
+        given = request.getfixturevalue("mariadb")
+        url = f"mysql+pymysql://{given['user']}@{given['host']}:{given['port']}/{given['database']}"
     engine = sqlalchemy.create_engine(url)
     yield (lambda: Session(engine)) if kind.startswith("session") else engine.connect
     engine.dispose()
@@ -106,18 +127,42 @@ def test_expired_keys_can_be_deleted(connect: Connect, claims: SqlClaims):
     connection.close()
 
 
+def test_keys_that_differ_in_case_or_spaces_are_two_keys(connect: Connect, claims: SqlClaims):
+    keys = ["order", "Order", "order ", "ordér", "orde\u0301r", "😀" * 20, "😁" * 20]
+    assert [claim(connect, claims, key) for key in keys] == [True] * len(keys)
+    assert [claim(connect, claims, key) for key in keys] == [False] * len(keys)
+
+
+@pytest.fixture(params=["postgres", "mariadb"])
+def begin(request: pytest.FixtureRequest) -> Connect:
+    """Opens connections to a server with many clients, each in a transaction that has to be committed."""
+    address = request.getfixturevalue(request.param)
+    return (lambda: psycopg.connect(address)) if request.param == "postgres" else (lambda: pymysql.connect(**address))
+
+
 @pytest.mark.parametrize("commits", [True, False], ids=["commits", "rolls back"])
-def test_second_transaction_waits_for_the_end_of_the_first(postgres: str, commits: bool):
-    claims = SqlClaims(scope=f"race-{commits}")
-    with psycopg.connect(postgres) as connection:
-        claims.create_table(connection)
+@pytest.mark.parametrize("is_expired", [False, True], ids=["new", "expired"])
+def test_second_transaction_waits_for_the_end_of_the_first(
+    begin: Connect, commits: bool, is_expired: bool, request: pytest.FixtureRequest
+):
+    clock = Clock()
+    claims = SqlClaims(scope=request.node.name, window_ms=1_000, now_ms=clock)
+    connection = begin()
+    claims.create_table(connection)
+    if is_expired:
+        assert claims.first(connection, "k")
+        clock.now_ms += 1_000
+    connection.commit()
+    connection.close()
     answers: list[bool] = []
 
     def second() -> None:
-        with psycopg.connect(postgres) as connection:
-            answers.append(claims.first(connection, "k"))
+        connection = begin()
+        answers.append(claims.first(connection, "k"))
+        connection.commit()
+        connection.close()
 
-    first = psycopg.connect(postgres)
+    first = begin()
     assert claims.first(first, "k")
     other = threading.Thread(target=second)
     other.start()
@@ -160,7 +205,10 @@ def test_version_is_swapped_only_from_the_expected_one(connect: Connect, request
     assert versions.swap(connection, key, version=1, expected=None)
     assert not versions.swap(connection, key, version=1, expected=None)
     assert versions.swap(connection, key, version=2, expected=1)
+    assert versions.swap(connection, key, version=2, expected=2), "it is the expected one, though nothing changes"
+    assert not versions.swap(connection, key, version=1, expected=1)
     assert not versions.swap(connection, key, version=3, expected=1)
+    assert versions.swap(connection, key.upper(), version=7, expected=None), "keys that differ in case are two keys"
     assert versions.advance(connection, key, 2**62)
     assert not versions.advance(connection, key, 2**62)
     connection.rollback()
@@ -183,7 +231,7 @@ class MysqlCursor:
 
 
 def test_mysql_gets_its_own_statements_and_placeholders():
-    """No MySQL runs here: these are the statements that it would get."""
+    """Of a connection that begins nothing: MySQL Connector's and mysqlclient's, of which no test has a server."""
     ran: list[tuple[str, tuple[Any, ...]]] = []
     kind = type("Connection", (), {"__module__": "pymysql.connections", "cursor": lambda _: MysqlCursor(ran)})
     assert not SqlClaims(window_ms=10, now_ms=lambda: 100).first(kind(), "k")

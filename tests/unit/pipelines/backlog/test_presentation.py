@@ -16,7 +16,9 @@ from skyrocket.pipelines.backlog.presentation import (
     advice_lines,
     backlog_document,
     backlog_page,
+    latency_rows,
     topic_rows,
+    unknown_lines,
 )
 from skyrocket.pipelines.errors import ArgumentError
 from skyrocket.report import render_page
@@ -38,6 +40,18 @@ def test_rows():
     (line, evidence, *_) = advice_lines(report())
     assert line.startswith("WARNING: Group 'coupons' falls behind")
     assert evidence.startswith("    20/s produced")
+
+
+def test_a_look_that_got_no_answer_says_so_everywhere():
+    failed = BacklogReport(NOW_MS, (), failure="No nameserver answers.")
+    assert backlog_document(failed)["failure"] == "No nameserver answers."
+    assert unknown_lines(failed) == ["The cluster did not answer this look: No nameserver answers."]
+    history = BacklogHistory()
+    for one in (report(), failed):
+        history.add(one)
+    assert len(history) == 1
+    assert "The cluster did not answer this look." in render_page(backlog_page(failed, history, "127.0.0.1:9876"))
+    assert latency_rows(report()) == [("send to store", "orders", 3, "2 ms", "300 ms", "300 ms", "300 ms")]
 
 
 def test_the_document_is_plain_json():

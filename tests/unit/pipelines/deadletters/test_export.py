@@ -21,7 +21,12 @@ def test_json_lines_have_every_field(tmp_path: Path):
     path = tmp_path / "letters.jsonl"
     assert export_letters(LETTERS, path) == 2
     first, second = map(json.loads, path.read_text().splitlines())
-    assert (first["body"], first["letter"], first["originTopic"], first["keys"]) == ("body 0", "broker-a:1000", "orders", ["o-0"])
+    assert (first["body"], first["letter"], first["originTopic"], first["keys"]) == (
+        "body 0",
+        "broker-a:1000:M0",
+        "orders",
+        ["o-0"],
+    )
     assert base64.b64decode(second["bodyBase64"]) == b"\xff\xfe"
     assert second["properties"] == {"colour": "blå"}
 

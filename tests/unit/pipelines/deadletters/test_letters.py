@@ -33,7 +33,7 @@ def batch(properties: dict[str, str]) -> pa.RecordBatch:
 
 def test_a_letter_is_made_of_the_columns():
     (found,) = letters_of(batch({"RETRY_TOPIC": "shop%orders", "colour": "red"}), "shop")
-    assert (found.letter_id, found.origin_topic, found.died_ms, found.born_ms) == ("broker-a:512", "orders", 5_000, 4_000)
+    assert (found.letter_id, found.origin_topic, found.died_ms, found.born_ms) == ("broker-a:512:M1", "orders", 5_000, 4_000)
     assert (found.tag, found.keys, found.retries, found.body) == ("", (), 2, b"x")
 
 
@@ -75,7 +75,8 @@ def test_own_properties_are_the_applications():
     ("selection", "chosen"),
     [
         (LetterSelection(), [0, 1, 2]),
-        (LetterSelection(ids=frozenset({"M1", "broker-a:1002"})), [1, 2]),
+        (LetterSelection(ids=frozenset({"M1", "broker-a:1002:M2"})), [1, 2]),
+        (LetterSelection(ids=frozenset({"M1", "broker-a:1002"})), [1, 2]),  # as earlier versions named it
         (LetterSelection(keys=frozenset({"o-0"})), [0]),
         (LetterSelection(tags=frozenset({"late"})), [2]),
         (LetterSelection(topics=frozenset({"orders"})), [0, 1]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skyrocket.pipelines.deadletters.presentation import body_sample, cause_rows, letters_page, triage_document
+from skyrocket.pipelines.deadletters.presentation import age_rows, body_sample, cause_rows, letters_page, triage_document
 from skyrocket.pipelines.deadletters.triage import NO_REASON, OTHER, SAMPLES_MAX, CauseKey, Triage, age_label, plain_reason
 from skyrocket.report import render_page
 from tests.unit.pipelines.deadletters.letters import NOW_MS, letter
@@ -38,6 +38,11 @@ def test_what_varies_is_replaced(text: str, plain: str):
 @pytest.mark.parametrize(("age_ms", "label"), [(-5, "< 1 min"), (59_999, "< 1 min"), (3_600_000, "< 6 h"), (10**12, "≥ 7 d")])
 def test_ages(age_ms: int, label: str):
     assert age_label(age_ms) == label
+
+
+def test_only_ages_that_letters_have_are_rows():
+    triage = triage_of(letter(1), letter(2), letter(3, died_ms=NOW_MS - 3_600_000))
+    assert age_rows(triage) == [("< 1 min", 2), ("< 6 h", 1)]
 
 
 def test_causes_topics_and_samples_are_bounded():

@@ -14,7 +14,8 @@ from skyrocket.pipelines.errors import ArgumentError, ReplayError
 from skyrocket.pipelines.replay.job import ReplaySource, replay_messages
 from skyrocket.pipelines.replay.origin import ReplayedFrom, parse_place, replayed_properties, user_properties
 from skyrocket.pipelines.replay.pace import Pace
-from skyrocket.pipelines.replay.queue_map import divide_queues, map_queues, target_topics
+from skyrocket.pipelines.replay.queue_map import divide_queues, map_queues, share_rate, target_topics
+from skyrocket.pipelines.replay.replay_task import SourceMessage, build_message
 from skyrocket.pipelines.replay.selection import Selection, literal
 
 A, B = Queue("orders", "broker-a", 0), Queue("orders", "broker-b", 1)
@@ -63,6 +64,13 @@ def test_another_message_has_no_place(text: str):
     assert parse_place({}) is None
 
 
+def test_a_message_keeps_everything_that_its_sender_gave_it():
+    stored = {**STORED, "__SHARDINGKEY": "u-1"}
+    made = build_message(SourceMessage(A, 7, 6, 5, "id", "t", ("k",), stored, b"x"), "again", "r1")
+    assert (made.topic, made.body, made.tag, made.keys, made.sharding_key) == ("again", b"x", "t", ("k",), "u-1")
+    assert made.properties["color"] == "red"
+
+
 # --- queues
 
 
@@ -97,6 +105,19 @@ def test_each_queue_goes_to_one_task_and_no_task_is_empty(counts: dict[Queue, in
     assert sorted(queue for part in parts for queue in part) == sorted(counts)
     assert all(parts)
     assert len(parts) <= tasks
+
+
+@given(st.dictionaries(queues, st.integers(0, 1000), min_size=1), st.integers(1, 8), st.floats(0.5, 1e6))
+def test_tasks_share_the_rate_so_that_they_end_together(remaining: dict[Queue, int], tasks: int, rate: float):
+    parts = divide_queues(remaining, tasks)
+    shares = share_rate(rate, parts, remaining)
+    assert shares.keys() == remaining.keys()
+    assert all(len({shares[queue] for queue in part}) == 1 for part in parts), "the queues of a task have one rate"
+    assert sum(shares[part[0]] for part in parts) == pytest.approx(rate)
+    loads = [sum(remaining[queue] for queue in part) for part in parts]
+    if all(loads):
+        seconds = [load / shares[part[0]] for load, part in zip(loads, parts, strict=True)]
+        assert seconds == pytest.approx([sum(loads) / rate] * len(parts))
 
 
 # --- the rate
