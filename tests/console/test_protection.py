@@ -241,7 +241,7 @@ def test_pages_load_nothing_from_elsewhere(visitor: Visitor):
 
 
 def test_https_with_a_certificate_of_ones_own(broker: SyncBroker, tmp_path: Path):
-    pair = Certificate.made(tmp_path)
+    pair = Certificate.make(tmp_path)
     with running_console(broker.nameserver, certificate=pair.path, key=pair.key) as console:
         assert console.url.startswith("https://")
         answer = httpx.get(console.url, verify=False)

@@ -277,7 +277,7 @@ def test_a_topic_of_the_order_configuration_is_ordered_and_its_route_says_so(cli
     topic, by = client.topic("ordered", queues=4), client.producer()
     assert not client.is_ordered(topic)
     client.order(topic, "broker-a:2")
-    route = decode(client.nameserver_asked(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).body, TopicRouteData)
+    route = decode(client.ask_nameserver(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).body, TopicRouteData)
     assert route.order_topic_conf == "broker-a:2"
     wait_until(lambda: client.is_ordered(topic), "the broker has heard of it")
     wait_until(lambda: client.ask("writable", by, topic) == [["0"], ["1"]], "producers send to these queues only")

@@ -63,7 +63,7 @@ def read(nameserver: str, options: Mapping[str, str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return Certificate.made(tmp_path_factory.mktemp("tls"))
+    return Certificate.make(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ class JavaProcess:
     def kill(self) -> None:
         """As a crash: it does nothing more."""
         self.process.kill()
-        self._ended()
+        self._wait_for_end()
 
     def stop(self) -> None:
         """As an operator does; killed when it does not end in time."""
@@ -113,9 +113,9 @@ class JavaProcess:
             except subprocess.TimeoutExpired:
                 self.kill()
                 raise AssertionError(f"{self.name} did not stop:\n{self.log_tail()}") from None
-        self._ended()
+        self._wait_for_end()
 
-    def _ended(self) -> None:
+    def _wait_for_end(self) -> None:
         self.process.wait(STOP_S_MAX)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:

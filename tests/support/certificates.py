@@ -24,7 +24,7 @@ class Certificate(NamedTuple):
     key: Path
 
     @classmethod
-    def made(cls, folder: Path) -> Certificate:
+    def make(cls, folder: Path) -> Certificate:
         """Make one that signs itself."""
         _openssl(folder, _SELF_SIGNED, "-addext", _NAMES)
         return cls(folder / "cert.pem", folder / "key.pem")
@@ -45,7 +45,7 @@ class Authority(NamedTuple):
     folder: Path
 
     @classmethod
-    def made(cls, folder: Path) -> Authority:
+    def make(cls, folder: Path) -> Authority:
         folder.mkdir(parents=True, exist_ok=True)
         _openssl(folder, _AUTHORITY)
         return cls(folder)

@@ -57,7 +57,7 @@ class Delays:
         loaded = self.files.load(DELAY_OFFSETS).body
         if loaded is not None:
             self.progress.load(loaded)
-        own = InternalWriter(self.store, self.clock, self._grown, Counters(self.clock))
+        own = InternalWriter(self.store, self.clock, self._notify_grown, Counters(self.clock))
         self.internal_writer = own
         self.schedule = DelayLevels(self.store, own, self.progress, delay_levels_ms(self.config.delay_levels), self._wake)
 
@@ -78,7 +78,7 @@ class Delays:
 
     def flush(self) -> None:
         self.store.flush()
-        self._grown()
+        self._notify_grown()
 
     def save(self) -> None:
         self.files.save(DELAY_OFFSETS, self.progress.snapshot())
@@ -95,7 +95,7 @@ class Delays:
     def check(self) -> int | None:
         """One turn, as the scheduler gives them."""
         said = self.schedule.check(self.now_ms)
-        self._grown()
+        self._notify_grown()
         return said
 
     def settle(self) -> int | None:
@@ -139,7 +139,7 @@ class Delays:
     def _safe_position(self) -> int:
         return min(self.store.horizon.flushed, self.store.horizon.confirmed)
 
-    def _grown(self) -> None:
+    def _notify_grown(self) -> None:
         for topic, queue_id in self.store.take_grown():
             if topic == "SCHEDULE_TOPIC_XXXX":
                 self.schedule.on_queue_grown(queue_id)

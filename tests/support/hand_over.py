@@ -133,7 +133,7 @@ class World:
             broker.groups.put(SubscriptionGroupConfig(group_name=GROUP))
 
     async def _step(self, peer: Peer) -> None:
-        act = self.rng.choice((self._delayed, self._timed, self._transaction, self._sent_back, self._wait, self._wait))
+        act = self.rng.choice((self._send_delayed, self._send_timed, self._transaction, self._send_back, self._wait, self._wait))
         await act(peer)
 
     async def _wait(self, peer: Peer) -> None:
@@ -144,13 +144,13 @@ class World:
         self.book[entry.key] = entry
         return entry
 
-    async def _delayed(self, peer: Peer) -> None:
+    async def _send_delayed(self, peer: Peer) -> None:
         level = self.rng.randrange(len(LEVELS_MS)) + 1
         for _ in range(self.rng.choice((1, 1, 3))):
             entry = self._entry("delay", self.clock.now_ms + LEVELS_MS[level - 1])
             entry.acknowledged = await peer.send(entry.key, {"DELAY": str(level)}) is not None
 
-    async def _timed(self, peer: Peer) -> None:
+    async def _send_timed(self, peer: Peer) -> None:
         for _ in range(self.rng.choice((1, 1, 3))):
             delay_ms = self.rng.choice((-1_000, 100, 1_500, 4_000, 20_000, 90_000)) + self.rng.randrange(1_000)
             entry = self._entry("timer", self.clock.now_ms + max(0, delay_ms))
@@ -164,7 +164,7 @@ class World:
         if half is not None and self.rng.random() < 0.6:  # otherwise the broker has to ask
             await peer.end(entry, half)
 
-    async def _sent_back(self, peer: Peer) -> None:
+    async def _send_back(self, peer: Peer) -> None:
         sent = await peer.send(f"plain-{self.rng.randrange(10**9)}", {})
         if sent is None:
             return
@@ -206,7 +206,7 @@ class Peer:
         self._world = world
         self._broker = broker
         router = Router()
-        router.add(RequestCode.CHECK_TRANSACTION_STATE, self._checked)
+        router.add(RequestCode.CHECK_TRANSACTION_STATE, self._answer_check)
         self._dialer = Dialer(router)
 
     async def close(self) -> None:
@@ -267,7 +267,7 @@ class Peer:
         assert answer.code == ResponseCode.SUCCESS or refused or self._world.disk.is_off, answer.remark
         return answer.code == ResponseCode.SUCCESS
 
-    def _checked(self, command: Command, connection: Connection) -> None:
+    def _answer_check(self, command: Command, connection: Connection) -> None:
         """Answer a transaction check from the book."""
         header = command.header(CheckTransactionStateRequestHeader)
         half = decode_record(command.body)

@@ -108,25 +108,25 @@ class Scenes(Client):
             topic_sys_flag=0,
             order=False,
         )
-        answer = _asked(self.cluster.broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header.to_fields(), self.cluster.tls)
+        answer = _ask(self.cluster.broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header.to_fields(), self.cluster.tls)
         assert answer is not None, "the broker does not answer"
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         wait_until(lambda: self.is_routed(topic), f"topic {topic} is registered")
         return topic
 
     def is_routed(self, topic: str) -> bool:
-        answer = _asked(self.cluster.nameserver, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, self.cluster.tls)
+        answer = _ask(self.cluster.nameserver, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, self.cluster.tls)
         return answer is not None and answer.code == ResponseCode.SUCCESS
 
     def is_subscribed(self, group: str, expression: bytes) -> bool:
         """Whether the broker has this expression of a group."""
-        answer = _asked(self.cluster.broker, RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group}, self.cluster.tls)
+        answer = _ask(self.cluster.broker, RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group}, self.cluster.tls)
         return answer is not None and expression in answer.body
 
     def committed_by(self, group: str, topic: str, queue: int) -> int | None:
         """The offset that the broker has for a group; None when it has none."""
         header = QueryConsumerOffsetRequestHeader(consumer_group=group, topic=topic, queue_id=queue, set_zero_if_not_found=False)
-        answer = _asked(self.cluster.broker, RequestCode.QUERY_CONSUMER_OFFSET, header.to_fields(), self.cluster.tls)
+        answer = _ask(self.cluster.broker, RequestCode.QUERY_CONSUMER_OFFSET, header.to_fields(), self.cluster.tls)
         if answer is None or answer.code != ResponseCode.SUCCESS:
             return None
         return answer.header(QueryConsumerOffsetResponseHeader).offset
@@ -192,7 +192,7 @@ class Scenes(Client):
         return [int(word) for line in self.ask(verb, *arguments) for word in line]
 
 
-def _asked(address: str, code: int, fields: dict[str, str], tls: ssl.SSLContext | None) -> Command | None:
+def _ask(address: str, code: int, fields: dict[str, str], tls: ssl.SSLContext | None) -> Command | None:
     host, port = address.split(":")
     return send_request((host, int(port)), Command(code, opaque=1, fields=fields), tls)
 

@@ -57,10 +57,10 @@ class QueryScenes(Client):
 
     # --- the server, without the client
 
-    def broker_asked(self, code: int, fields: dict[str, str], body: bytes = b"") -> Command:
+    def ask_broker(self, code: int, fields: dict[str, str], body: bytes = b"") -> Command:
         return _answer(self.cluster.broker, Command(code, opaque=1, fields=fields, body=body))
 
-    def nameserver_asked(self, code: int, fields: dict[str, str], body: bytes = b"") -> Command:
+    def ask_nameserver(self, code: int, fields: dict[str, str], body: bytes = b"") -> Command:
         return _answer(self.cluster.nameserver, Command(code, opaque=1, fields=fields, body=body))
 
     def topic(self, what: str, queues: int = 4, *, order: bool = False) -> str:
@@ -76,34 +76,34 @@ class QueryScenes(Client):
             topic_sys_flag=0,
             order=order,
         )
-        assert self.broker_asked(RequestCode.UPDATE_AND_CREATE_TOPIC, header.to_fields()).code == ResponseCode.SUCCESS
+        assert self.ask_broker(RequestCode.UPDATE_AND_CREATE_TOPIC, header.to_fields()).code == ResponseCode.SUCCESS
         route = {"topic": topic}
         wait_until(
-            lambda: self.nameserver_asked(RequestCode.GET_ROUTEINFO_BY_TOPIC, route).code == ResponseCode.SUCCESS,
+            lambda: self.ask_nameserver(RequestCode.GET_ROUTEINFO_BY_TOPIC, route).code == ResponseCode.SUCCESS,
             f"topic {topic} is registered",
         )
         return topic
 
     def is_ordered(self, topic: str) -> bool:
-        answer = self.broker_asked(RequestCode.GET_TOPIC_CONFIG, {"topic": topic})
+        answer = self.ask_broker(RequestCode.GET_TOPIC_CONFIG, {"topic": topic})
         return decode(answer.body, TopicConfigAndQueueMapping).order
 
     def order(self, topic: str, queues: str) -> None:
         """As `mqadmin updateOrderConf` says it; whether routes carry it is a setting of nameservers."""
-        told = self.nameserver_asked(RequestCode.UPDATE_NAMESRV_CONFIG, {}, b"orderMessageEnable=true\n")
+        told = self.ask_nameserver(RequestCode.UPDATE_NAMESRV_CONFIG, {}, b"orderMessageEnable=true\n")
         assert told.code == ResponseCode.SUCCESS, told.remark
         header = PutKVConfigRequestHeader(namespace="ORDER_TOPIC_CONFIG", key=topic, value=queues)
-        assert self.nameserver_asked(RequestCode.PUT_KV_CONFIG, header.to_fields()).code == ResponseCode.SUCCESS
+        assert self.ask_nameserver(RequestCode.PUT_KV_CONFIG, header.to_fields()).code == ResponseCode.SUCCESS
 
     def allow(self, group: str, *, consuming: bool) -> None:
         """As `mqadmin updateSubGroup -s` says it."""
         body = encode(SubscriptionGroupConfig(group_name=group, consume_enable=consuming))
-        assert self.broker_asked(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body).code == ResponseCode.SUCCESS
+        assert self.ask_broker(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body).code == ResponseCode.SUCCESS
 
     def reset(self, group: str, topic: str, timestamp: int) -> None:
         """As `mqadmin resetOffsetByTime` says it."""
         header = ResetOffsetRequestHeader(topic=topic, group=group, timestamp=timestamp, is_force=True, queue_id=-1)
-        answer = self.broker_asked(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header.to_fields())
+        answer = self.ask_broker(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header.to_fields())
         assert answer.code == ResponseCode.SUCCESS, answer.remark
 
     # --- clients

@@ -106,7 +106,7 @@ class SendParts:
             + [TopicConfig(topic_name="closed", read_queue_nums=4, write_queue_nums=4, perm=4)]
         )
         self.appends = 0
-        context = a_context(self.store, lambda: self.settings, self._wall_ms, on_appended=self._appended, topics=self.topics)
+        context = a_context(self.store, lambda: self.settings, self._wall_ms, on_appended=self._on_appended, topics=self.topics)
         self.contributors = context.contributors
         self.counters = context.counters
         self.internal_writer = context.internal_writer
@@ -159,7 +159,7 @@ class SendParts:
     def _wall_ms(self) -> int:
         return self.now_ms
 
-    def _appended(self) -> None:
+    def _on_appended(self) -> None:
         self.appends += 1
 
     async def read_together(self, events: dict[Connection, bytes]) -> None:

@@ -261,9 +261,9 @@ class StoreNode:
             self.store.close()
         except StoreError as error:  # the process ends all the same; the abort file is left, as after a kill
             self.world.expect_failed_close(self, error)
-        self.loop.call_soon(self._stopped)
+        self.loop.call_soon(self._on_stopped)
 
-    def _stopped(self) -> None:
+    def _on_stopped(self) -> None:
         assert self.store is not None
         self.has_entries = self.store.end_index >= 0
         self._end()

@@ -23,7 +23,7 @@ from tests.support.waiting import WAIT_S_MAX
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority.made(tmp_path_factory.mktemp("ca"))
+    return Authority.make(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def strict(files: Certificate, trusted: Path) -> RenewableContext:
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority.made(tmp_path_factory.mktemp("other"))
+    return Authority.make(tmp_path_factory.mktemp("other"))
 
 
 def shown_by(client: Certificate, authority: Authority) -> RenewableContext:

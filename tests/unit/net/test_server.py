@@ -289,7 +289,7 @@ async def test_a_port_in_use_is_a_clear_error():
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory) -> Certificate:
-    return Certificate.made(tmp_path_factory.mktemp("tls"))
+    return Certificate.make(tmp_path_factory.mktemp("tls"))
 
 
 async def test_where_tls_is_required_plain_connections_are_closed(certificate: Certificate):

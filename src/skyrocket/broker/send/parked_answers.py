@@ -176,7 +176,7 @@ class ConfirmedAnswers:
             else:
                 connection.send(answer)
         elif not self._parked.park(ParkedAnswer(position, self._now_ms(), connection, answer)):
-            connection.send(self._unconfirmed(position, answer, _CROWDED, _CROWDED_ALONE))
+            connection.send(self._answer_unconfirmed(position, answer, _CROWDED, _CROWDED_ALONE))
 
     def release(self) -> None:
         """Send the answers whose messages the horizon has passed. The broker calls this when the horizon has moved."""
@@ -195,9 +195,9 @@ class ConfirmedAnswers:
         """Answer the requests that have waited too long: the messages are stored, maybe not on disk or at slaves."""
         replicated = self._horizon.reached(self._copies)
         for parked in self._parked.expire(now_ms, SYNC_FLUSH_TIMEOUT_MS, replicated, self._copy_timeout_ms()):
-            parked.connection.send(self._unconfirmed(parked.position, parked.answer, _LATE, _ALONE))
+            parked.connection.send(self._answer_unconfirmed(parked.position, parked.answer, _LATE, _ALONE))
 
-    def _unconfirmed(self, position: int, answer: bytes, unflushed: str, alone: str) -> bytes:
+    def _answer_unconfirmed(self, position: int, answer: bytes, unflushed: str, alone: str) -> bytes:
         if self._is_group:
             return self._turn_into(ResponseCode.SYSTEM_ERROR, position, answer, _NO_MAJORITY)
         if position > self._horizon.reached(REPLICAS):

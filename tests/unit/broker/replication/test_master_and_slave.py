@@ -355,7 +355,7 @@ async def test_a_slave_with_other_segments_is_refused(tmp_path, caplog):
 
 
 async def test_master_and_slave_speak_tls(tmp_path):
-    authority = Authority.made(tmp_path)
+    authority = Authority.make(tmp_path)
     own = authority.certificate("broker")
     master_tls = {"ha_tls": True, "tls_certificate": str(own.path), "tls_key": str(own.key), "tls_mode": "permissive"}
     assert BrokerSettings(tls_certificate=str(own.path), tls_key=str(own.key)).uses_ha_tls, "the default of a broker with TLS"
