@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from random import Random
 
@@ -31,6 +32,7 @@ from tests.support.store_messages import (
     a_message,
     an_open_store,
     bodies,
+    expire_oldest,
     numbered,
     random_messages,
 )
@@ -74,7 +76,7 @@ class Life:
             if turn % 3 == 2:
                 self.act(store.checkpoint)
             if turn == 5:
-                self.act(store.retention.expire_oldest)
+                self.act(partial(expire_oldest, store))
             self.read()
         if close:
             self.act(store.close)

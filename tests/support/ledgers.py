@@ -49,6 +49,13 @@ def all_entries(store: LedgerStore) -> list[bytes]:
     return [entry for index in range(max(store.begin_index, 0), store.end_index + 1) if (entry := store.entry(index)) is not None]
 
 
+def restore_entry(store: LedgerStore, entry: bytes | memoryview) -> None:
+    """Write an entry that is damaged here as another node has it. Raise EntryError when it is not the one."""
+    job = store.repair.begin_restore([entry])
+    job.run()
+    store.repair.finish_restore(job)
+
+
 def header_of(entry: bytes | memoryview) -> EntryHeader:
     header = unpack_header(entry)
     assert header is not None

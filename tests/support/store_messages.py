@@ -16,11 +16,13 @@ from skyrocket.store.config import StoreConfig
 from skyrocket.store.files import Files
 from skyrocket.store.message import AppendRequest, AppendResult, append_request_of, index_keys
 from skyrocket.store.message_store import MessageStore
+from skyrocket.store.read.queue_run import RunSources
 
 ROOT = "store"
 TOPICS = ("orders", "%RETRY%billing", "t")
 FOREVER_MS = 2**62
 START_MS = 1_700_000_000_000
+_LONG_AFTER_MS = START_MS + 100 * 365 * 24 * 3_600_000  # when everything has expired
 
 SMALL = StoreConfig(segment_bytes=8192, queue_entries_per_file=10, index_slots=16, index_entries=40)
 
@@ -103,6 +105,28 @@ def queue_views(store: MessageStore, topic: str, queue_id: int, at_once: int = 7
         if found.next_offset <= offset or found.next_offset >= found.max_offset:
             return views
         offset = found.next_offset
+
+
+def expire_oldest(store: MessageStore) -> int:
+    """Have retention delete the log's first segment, and what refers to it, as if it had expired. Return the log's new start.
+
+    A segment that is not flushed is flushed first, unless a flush is under way.
+    """
+    starts = store.log.segments.starts
+    if len(starts) > 1 and starts[1] > store.horizon.flushed and not store.is_flushing:
+        store.flush()
+    job = store.retention.begin(_LONG_AFTER_MS, store.config.delete_at_hour)
+    job.starts = job.starts[:2]  # the last one stays
+    job.run()
+    store.retention.finish(job)
+    store.expired_files.remove_all()
+    return store.log.start
+
+
+def run_sources(store: MessageStore) -> RunSources:
+    """Return the sources of a single run of the store."""
+    reading = store.reading
+    return RunSources(reading._log, reading._checksums, reading._hot_from())
 
 
 def unique_key(record: Record) -> str:

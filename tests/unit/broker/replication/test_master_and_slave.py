@@ -21,7 +21,7 @@ from tests.support.certificates import Authority
 from tests.support.ports import free_port
 from tests.support.replicas import copy_log, log_bytes
 from tests.support.running_broker import SMALL, RunningBroker, records, running
-from tests.support.store_messages import START_MS, a_message, bodies
+from tests.support.store_messages import START_MS, a_message, bodies, expire_oldest
 from tests.support.waiting import WAIT_S_MAX
 
 SLAVE = {"role": BrokerRole.SLAVE, "broker_id": 1}
@@ -93,7 +93,7 @@ async def test_a_master_that_was_restarted_reads_its_old_log_for_a_new_slave(tmp
 async def test_a_new_slave_starts_at_the_first_file_that_the_master_still_has(tmp_path):
     async with running(tmp_path / "master") as master:
         await send_many(master, 150, 60_000)
-        master.broker.store.retention.expire_oldest()
+        expire_oldest(master.broker.store)
         assert master.broker.store.log.start > 0
         async with slave_of(master, tmp_path / "slave") as slave:
             await until(lambda: is_equal(master, slave))
@@ -105,7 +105,7 @@ async def test_a_slave_whose_place_was_deleted_starts_at_the_master_s_first_file
         async with slave_of(master, tmp_path / "slave") as slave:
             await until(lambda: is_equal(master, slave))
         await send_many(master, 150, 60_000)
-        master.broker.store.retention.expire_oldest()
+        expire_oldest(master.broker.store)
         async with slave_of(master, tmp_path / "slave") as slave:
             await until(lambda: is_equal(master, slave))
             assert [p.name for p in (tmp_path / "slave" / "store" / "diverged").iterdir()] == ["1-00000000000000000000"]

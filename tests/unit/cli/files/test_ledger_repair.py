@@ -25,6 +25,7 @@ from tests.support.ledgers import (
     append_committed,
     golden_ledger,
     header_of,
+    restore_entry,
 )
 from tests.support.sample_stores import flip
 from tests.support.store_messages import START_MS, a_message
@@ -173,7 +174,7 @@ def test_a_damaged_entry_keeps_its_place_and_comes_back_from_another_node(apache
     assert (store.committed_index, store.damaged_indexes) == (APACHES - 1, [100])
     sound = [entry for index, entry in enumerate(others) if index != 100]
     assert [bytes(store.entries(index, 1)[0]) for index in range(APACHES) if index != 100] == sound
-    store.restore_entry(others[100])
+    restore_entry(store, others[100])
     assert all_entries(store) == others
     store.close()
     assert run("verify", apaches)[0] == 0
