@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support.apache import JAVA_OPENS, compiled, library
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.apache.packages import JAVA_OPENS, compiled, library
+from tests.support.processes.skyrocket_process import Skyrocket
 
 from bench import Figure, _kafka
 from bench.client import BODY_BYTES, IN_FLIGHT, STORE, loops

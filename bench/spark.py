@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.processes.skyrocket_process import Skyrocket
 
 from bench import Figure, _kafka, _spark_kafka
 from bench._process_tree import Spent, TreeWatch

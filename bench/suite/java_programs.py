@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.apache import library
-from tests.support.apache_cluster import JavaProcess
+from tests.support.apache.cluster import JavaProcess
+from tests.support.apache.packages import library
 
 from bench.suite.generator import LoadError
 from bench.suite.loads import BY_NAME, JAVA_TOPIC, Load

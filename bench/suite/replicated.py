@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.apache_cluster import START_S_MAX
+from tests.support.apache.cluster import START_S_MAX
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver, cluster_info
+from tests.support.processes.skyrocket_process import SkyrocketBroker, SkyrocketNameserver, cluster_info
 
 from bench.suite.generator import LoadError, generate
 from bench.suite.loads import TOPIC

@@ -28,7 +28,7 @@ from skyrocket.net.router import Router
 from skyrocket.net.server import Server
 from tests.client.consumer_support import broker_address
 from tests.client.servers import Servers, reader
-from tests.support.certificates import Certificate
+from tests.support.processes.certificates import Certificate
 
 
 @pytest.fixture(scope="module")

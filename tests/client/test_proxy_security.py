@@ -11,8 +11,8 @@ import pytest
 from skyrocket.client import Admin, BrokerError, ClientError, Consumer, Credentials, Message, Producer, Received
 from tests.client.consumer_support import QUICK
 from tests.client.servers import until
-from tests.support.certificates import Authority, Certificate
-from tests.support.skyrocket_process import Skyrocket, SkyrocketProxy
+from tests.support.processes.certificates import Authority, Certificate
+from tests.support.processes.skyrocket_process import Skyrocket, SkyrocketProxy
 
 
 @dataclass

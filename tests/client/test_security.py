@@ -15,9 +15,9 @@ from skyrocket.protocol.bodies import BrokerData, QueueData, TopicRouteData
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.requests import RequestCode
-from tests.support.apache_cluster import send_request
-from tests.support.certificates import Authority, Certificate
-from tests.support.skyrocket_process import Skyrocket, SkyrocketBroker, SkyrocketNameserver
+from tests.support.apache.cluster import send_request
+from tests.support.processes.certificates import Authority, Certificate
+from tests.support.processes.skyrocket_process import Skyrocket, SkyrocketBroker, SkyrocketNameserver
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from skyrocket.console.server import ConsoleServer
 from skyrocket.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from skyrocket.testing import sync
 from skyrocket.testing.threaded import SyncBroker
-from tests.support.browser import FITS, TELEPHONE, open_page
-from tests.support.console import Visitor, running_console
+from tests.support.pages.browser import FITS, TELEPHONE, open_page
+from tests.support.pages.console import Visitor, running_console
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
 TOPICS, GROUPS = 1_000, 500

@@ -19,8 +19,8 @@ from skyrocket.console.pages import ROUTES
 from skyrocket.console.security.users import ConsoleRole, ConsoleUser, format_user, hash_password
 from skyrocket.console.server import ConsoleOptions, ConsoleServer
 from skyrocket.testing.threaded import SyncBroker
-from tests.support.certificates import Certificate
-from tests.support.console import Visitor, running_console
+from tests.support.pages.console import Visitor, running_console
+from tests.support.processes.certificates import Certificate
 
 PASSWORDS = {"ann": "operator-password", "vic": "viewer-password"}
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)>\"'`{{7*7}}\u202e</pre></textarea>"

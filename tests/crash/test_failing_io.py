@@ -23,8 +23,8 @@ import pytest
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import DiskFullError, StoreError, StoreIOError, StoreLockedError, WritesStoppedError
 from skyrocket.store.message_store import MessageStore
-from tests.support.simulated_disk import Fault, SimulatedDisk
-from tests.support.store_messages import (
+from tests.support.stores.simulated_disk import Fault, SimulatedDisk
+from tests.support.stores.store_messages import (
     ROOT,
     SMALL,
     START_MS,

@@ -27,7 +27,7 @@ from skyrocket.protocol.message.record import Record, encode_record
 from skyrocket.store.log.scan import FoundRecord, walk_segment
 from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
-from tests.support.kill9_writer import CONFIG, attempts
+from tests.support.stores.kill9_writer import CONFIG, attempts
 
 KILLS = int(os.environ.get("SKYROCKET_KILLS", "40"))
 DIRECTORIES = 4
@@ -58,7 +58,7 @@ class Life:
 
 def kill_writer(directory: Path, seed: int, now_ms: int, delay_ms: float) -> Life:
     """Start a writer, and kill it `delay_ms` after it begins to open the store."""
-    command = [sys.executable, "-m", "tests.support.kill9_writer", str(directory), str(seed), str(now_ms)]
+    command = [sys.executable, "-m", "tests.support.stores.kill9_writer", str(directory), str(seed), str(now_ms)]
     said = directory.with_name(f"{directory.name}-{seed}.said")
     with said.open("wb") as pipe, said.open("rb") as reading:
         process = subprocess.Popen(command, stdout=pipe, stderr=subprocess.PIPE, cwd=Path(__file__).resolve().parents[2])

@@ -15,9 +15,9 @@ from skyrocket.store.errors import StoreError
 from skyrocket.store.ledger.entry import HEADER_BYTES
 from skyrocket.store.ledger.ledger_store import DamagedEntryError, LedgerStore
 from skyrocket.store.ledger.node_files import TermVote
-from tests.support.ledgers import LEDGER_CONFIG, a_ledger, all_entries, append_committed, restore_entry
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import ROOT, START_MS, a_message, read_queue
+from tests.support.stores.ledgers import LEDGER_CONFIG, a_ledger, all_entries, append_committed, restore_entry
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import ROOT, START_MS, a_message, read_queue
 
 FLIPS = int(os.environ.get("SKYROCKET_FLIPS", "2000")) // 20
 PARTS = 5

@@ -28,9 +28,9 @@ from skyrocket.protocol.message.record import decode_record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
-from tests.support.load import send_request
-from tests.support.skyrocket_process import Skyrocket
-from tests.support.transaction_scenes import stored
+from tests.support.apache.transaction_scenes import stored
+from tests.support.processes.load import send_request
+from tests.support.processes.skyrocket_process import Skyrocket
 
 KILLS = int(os.environ.get("SKYROCKET_TRANSACTION_KILLS", "5"))
 TOPIC, GROUP = "Killed", "shop"

@@ -22,8 +22,8 @@ from skyrocket.store.log.readdress import Address
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.entry_window import EntryWindow
 from skyrocket.store.read.queue_run import RunQuery
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import FOREVER_MS, ROOT, START_MS, a_message, an_open_store, run_sources
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import FOREVER_MS, ROOT, START_MS, a_message, an_open_store, run_sources
 from tests.support.twins import needs_twins, using
 
 pytestmark = needs_twins

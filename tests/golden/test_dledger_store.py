@@ -23,8 +23,8 @@ from skyrocket.store.ledger.node_files import (
 )
 from skyrocket.store.offline.offline_store import OfflineStore
 from skyrocket.store.offline.verify import VerifyCounts, verify
-from tests.support.ledgers import GOLDEN_LEDGER_CONFIG, LedgerFiles, all_entries, golden_ledger, header_of
-from tests.support.store_messages import a_message
+from tests.support.stores.ledgers import GOLDEN_LEDGER_CONFIG, LedgerFiles, all_entries, golden_ledger, header_of
+from tests.support.stores.store_messages import a_message
 
 LENGTHS = {("TD", 0): 81, ("TD", 1): 44, ("TD", 2): 42, ("TD", 3): 42}
 

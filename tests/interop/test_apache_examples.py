@@ -20,9 +20,9 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.headers import CreateTopicRequestHeader, GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache_archive import program
-from tests.support.apache_cluster import JavaProcess, send_request
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.apache.archive import program
+from tests.support.apache.cluster import JavaProcess, send_request
+from tests.support.processes.skyrocket_process import Skyrocket
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
 pytestmark = pytest.mark.interop

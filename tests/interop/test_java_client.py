@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.apache_cluster import ApacheCluster
-from tests.support.java_scenes import Cluster, Got, Out, Refused, Scenes, Sent
-from tests.support.skyrocket_process import Skyrocket, registered
+from tests.support.apache.cluster import ApacheCluster
+from tests.support.apache.java_scenes import Cluster, Got, Out, Refused, Scenes, Sent
+from tests.support.processes.skyrocket_process import Skyrocket, registered
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from skyrocket.testing.sync import LocalBroker as SyncBroker
-from tests.support.certificates import Authority, Certificate
-from tests.support.java_scenes import Cluster, Out, Scenes, Sent
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver, tls_of
+from tests.support.apache.java_scenes import Cluster, Out, Scenes, Sent
+from tests.support.processes.certificates import Authority, Certificate
+from tests.support.processes.skyrocket_process import SkyrocketBroker, SkyrocketNameserver, tls_of
 
 pytestmark = pytest.mark.interop
 

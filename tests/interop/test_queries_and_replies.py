@@ -20,11 +20,11 @@ from skyrocket.protocol.bodies import TopicRouteData
 from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.message.message_id import decode_offset_id
 from skyrocket.protocol.requests import RequestCode
-from tests.support.apache_admin import Admin
-from tests.support.apache_cluster import ApacheCluster
-from tests.support.java_scenes import Cluster
-from tests.support.query_scenes import Failed, Found, QueryScenes
-from tests.support.skyrocket_process import Skyrocket, registered
+from tests.support.apache.admin import Admin
+from tests.support.apache.cluster import ApacheCluster
+from tests.support.apache.java_scenes import Cluster
+from tests.support.apache.query_scenes import Failed, Found, QueryScenes
+from tests.support.processes.skyrocket_process import Skyrocket, registered
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
 pytestmark = pytest.mark.interop

@@ -19,9 +19,9 @@ from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import ConsumeQueue
 from skyrocket.store.read.queue_run import RunQuery
 from tests.property.test_pull_fast_path import ODD
-from tests.support.pull_parts import SETTINGS, a_filled_disk, a_pull
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import run_sources
+from tests.support.brokers.pull_parts import SETTINGS, a_filled_disk, a_pull
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import run_sources
 from tests.support.twins import needs_twins
 from tests.unit.store.read.test_queue_run import damage
 

@@ -16,8 +16,8 @@ from skyrocket.protocol.message.record import decode_record
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.message import AppendRequest, AppendResult
 from skyrocket.store.message_store import MessageStore
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import FOREVER_MS, ROOT, START_MS, a_message, expire_oldest, queue_views, unique_key
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import FOREVER_MS, ROOT, START_MS, a_message, expire_oldest, queue_views, unique_key
 
 QUEUES = [("orders", 0), ("orders", 1), ("t", 0)]
 

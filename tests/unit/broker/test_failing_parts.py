@@ -27,7 +27,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.errors import StoreIOError, StoreLockedError
 from skyrocket.store.flusher import Flusher
-from tests.support.running_broker import SMALL, running, send_header
+from tests.support.brokers.running_broker import SMALL, running, send_header
 from tests.support.waiting import WAIT_S_MAX
 
 FAILURES = [StoreIOError("A file operation failed (Input/output error)."), OSError(5, "Input/output error"), ValueError("a bug")]

@@ -15,7 +15,7 @@ from skyrocket.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from skyrocket.store.config_files import ConfigFiles
 from skyrocket.store.errors import StoreError
 from skyrocket.store.files import Disk, Files
-from tests.support.simulated_disk import SimulatedDisk
+from tests.support.stores.simulated_disk import SimulatedDisk
 
 
 class Tables:

@@ -21,7 +21,7 @@ from skyrocket.protocol.message.properties import decode_properties
 from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.running_broker import SMALL, RunningBroker
+from tests.support.brokers.running_broker import SMALL, RunningBroker
 
 BEGIN_MS = 1_700_000_000_000
 

@@ -18,8 +18,8 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.store.files import Disk
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.offline.verify import verify
-from tests.support.running_broker import running
-from tests.support.store_messages import SMALL, START_MS, expire_oldest, numbered
+from tests.support.brokers.running_broker import running
+from tests.support.stores.store_messages import SMALL, START_MS, expire_oldest, numbered
 
 NOW_MS = START_MS + 9_000
 

@@ -13,8 +13,8 @@ from skyrocket.cli.connection import ConnectionOptionError, resolve_clusters, re
 from skyrocket.cli.main import app
 from skyrocket.cli.profiles import ProfileError, parse_profiles, profiles_path, read_profiles
 from skyrocket.testing.threaded import SyncBroker
-from tests.support.certificates import Authority
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.processes.certificates import Authority
+from tests.support.processes.skyrocket_process import Skyrocket
 
 TEXT = """\
 default = "dev"

@@ -17,7 +17,7 @@ from skyrocket.net.limits import NetLimits
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server
 from skyrocket.net.tls import RENEWAL_MS, RenewableContext, TlsLayer, client_context, server_context
-from tests.support.certificates import Authority, Certificate
+from tests.support.processes.certificates import Authority, Certificate
 from tests.support.waiting import WAIT_S_MAX
 
 

@@ -18,7 +18,7 @@ from skyrocket.protocol.command import Command, encode_command
 from skyrocket.protocol.frame import Serialization
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.certificates import Certificate
+from tests.support.processes.certificates import Certificate
 from tests.unit.net.scene import ASK_BACK, BIG, ECHO, GROUP, REFUSE, SILENT, SLOW, WRONG_HEADER, Raw, scene
 
 

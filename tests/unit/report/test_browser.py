@@ -8,7 +8,7 @@ import pytest
 from tools.report_pictures import PAGES, SCHEMES, WIDTH, find_chromium, take_picture
 
 from skyrocket.report import render_page
-from tests.support.pictures import first_pixel
+from tests.support.pages.pictures import first_pixel
 from tests.support.tools import need
 from tests.unit.pipelines.signup.results import clean_page
 from tests.unit.pipelines.table.summaries import TABLE_PAGES

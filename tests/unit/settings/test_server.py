@@ -14,7 +14,7 @@ from skyrocket.net.limits import NetLimits
 from skyrocket.net.quota import QuotaRates
 from skyrocket.settings.errors import SettingsError
 from skyrocket.settings.server import ServerSettings
-from tests.support.certificates import Authority, Certificate
+from tests.support.processes.certificates import Authority, Certificate
 
 CERTIFICATE = {"tls.server.certPath": "cert.pem", "tls.server.keyPath": "key.pem"}
 

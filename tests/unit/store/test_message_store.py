@@ -24,8 +24,8 @@ from skyrocket.store.errors import (
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import QueueEntry
 from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import (
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import (
     FOREVER_MS,
     ROOT,
     SMALL,

@@ -16,7 +16,7 @@ from skyrocket.protocol.message.properties import KEYS, TAGS, UNIQUE_KEY
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.read import message_query
-from tests.support.running_broker import RunningBroker, records, running
+from tests.support.brokers.running_broker import RunningBroker, records, running
 
 
 async def query(served: RunningBroker, key: str, topic: str = "orders", **given: Any) -> Command:

@@ -5,7 +5,7 @@ import pytest
 from skyrocket.protocol.bodies import ConsumerOffsetSerializeWrapper
 from skyrocket.protocol.command import ONEWAY_FLAG, Command
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.store_messages import expire_oldest
+from tests.support.stores.store_messages import expire_oldest
 from tests.unit.broker.parts import WALL_MS, Parts
 
 

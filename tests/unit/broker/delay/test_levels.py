@@ -15,8 +15,8 @@ from skyrocket.protocol.system_names import SCHEDULE_TOPIC
 from skyrocket.store.config import DELAY_LEVELS, delay_levels_ms
 from skyrocket.store.config_files import DELAY_OFFSETS
 from skyrocket.store.errors import StoreError
-from tests.support.delays import BEGIN_MS, Delays
-from tests.support.store_messages import expire_oldest
+from tests.support.brokers.delays import BEGIN_MS, Delays
+from tests.support.stores.store_messages import expire_oldest
 
 LEVELS_MS = list(enumerate(delay_levels_ms(DELAY_LEVELS), 1))
 

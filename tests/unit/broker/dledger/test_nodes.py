@@ -33,9 +33,9 @@ from skyrocket.raft.config import FAST_TIMINGS
 from skyrocket.settings.errors import SettingsError
 from skyrocket.store.errors import DiskFullError
 from skyrocket.store.ledger.ledger_store import LedgerStore
-from tests.support.certificates import Authority
+from tests.support.brokers.running_broker import RunningBroker, records, running
 from tests.support.ports import free_port
-from tests.support.running_broker import RunningBroker, records, running
+from tests.support.processes.certificates import Authority
 from tests.support.waiting import WAIT_S_MAX
 
 TIMINGS = replace(FAST_TIMINGS, heartbeat_ms=700)  # all nodes share a thread, on a machine that may be busy

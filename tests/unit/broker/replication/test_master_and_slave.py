@@ -17,11 +17,11 @@ from skyrocket.broker.replication.ha_server import HaServer
 from skyrocket.broker.replication.roles import BrokerRole
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.certificates import Authority
+from tests.support.brokers.running_broker import SMALL, RunningBroker, records, running
 from tests.support.ports import free_port
-from tests.support.replicas import copy_log, log_bytes
-from tests.support.running_broker import SMALL, RunningBroker, records, running
-from tests.support.store_messages import START_MS, a_message, bodies, expire_oldest
+from tests.support.processes.certificates import Authority
+from tests.support.stores.replicas import copy_log, log_bytes
+from tests.support.stores.store_messages import START_MS, a_message, bodies, expire_oldest
 from tests.support.waiting import WAIT_S_MAX
 
 SLAVE = {"role": BrokerRole.SLAVE, "broker_id": 1}

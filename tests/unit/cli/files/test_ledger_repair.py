@@ -16,7 +16,7 @@ from skyrocket.store.ledger.entry import HEADER_BYTES
 from skyrocket.store.ledger.entry_index import INDEX_ENTRY_BYTES
 from skyrocket.store.ledger.ledger_store import LedgerStore
 from skyrocket.store.ledger.node_files import TermVote, decode_ledger_checkpoint, decode_term
-from tests.support.ledgers import (
+from tests.support.stores.ledgers import (
     GOLDEN_LEDGER_CONFIG,
     LEDGER_CONFIG,
     LedgerFiles,
@@ -27,8 +27,8 @@ from tests.support.ledgers import (
     header_of,
     restore_entry,
 )
-from tests.support.sample_stores import flip
-from tests.support.store_messages import START_MS, a_message
+from tests.support.stores.sample_stores import flip
+from tests.support.stores.store_messages import START_MS, a_message
 
 NODE = "n2"
 APACHES = 209  # entries of the golden store

@@ -20,7 +20,7 @@ from skyrocket.store.log.segment_scrub import SegmentScrub
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.offline.offline_store import OfflineStore
 from skyrocket.store.offline.verify import verify
-from tests.support.ledgers import (
+from tests.support.stores.ledgers import (
     LEDGER_CONFIG,
     LedgerFiles,
     a_ledger,
@@ -29,9 +29,9 @@ from tests.support.ledgers import (
     header_of,
     restore_entry,
 )
-from tests.support.sample_stores import flip, overwrite
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import ROOT, START_MS, a_message, bodies, expire_oldest, random_messages
+from tests.support.stores.sample_stores import flip, overwrite
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import ROOT, START_MS, a_message, bodies, expire_oldest, random_messages
 
 
 def some_messages(number: int, seed: int = 1) -> list:

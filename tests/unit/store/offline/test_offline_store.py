@@ -18,7 +18,7 @@ from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.offline.offline_index import IndexSizes
 from skyrocket.store.offline.offline_store import OfflineStore, properties_of
-from tests.support.sample_stores import (
+from tests.support.stores.sample_stores import (
     NOW_MS,
     SMALL,
     fingerprint,
@@ -28,7 +28,7 @@ from tests.support.sample_stores import (
     sample_store,
     write_store,
 )
-from tests.support.store_messages import expire_oldest
+from tests.support.stores.store_messages import expire_oldest
 
 COUNT = 150
 

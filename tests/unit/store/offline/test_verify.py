@@ -16,7 +16,7 @@ from skyrocket.store.offline.offline_store import OfflineStore
 from skyrocket.store.offline.verify import VerifyCounts, verify
 from skyrocket.store.offline.verify_index import Finding
 from skyrocket.store.recovery.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from tests.support.sample_stores import (
+from tests.support.stores.sample_stores import (
     NOW_MS,
     SMALL,
     fingerprint,
@@ -26,7 +26,7 @@ from tests.support.sample_stores import (
     sample_store,
     write_store,
 )
-from tests.support.store_messages import expire_oldest
+from tests.support.stores.store_messages import expire_oldest
 
 COUNT = 150
 INDEX_ENTRIES_AT = 40 + 4 * SMALL.index_slots

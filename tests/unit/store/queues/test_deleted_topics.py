@@ -11,8 +11,8 @@ import pytest
 
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.recovery.recovery_result import RecoveryResult
-from tests.support.simulated_disk import PowerCut, SimulatedDisk
-from tests.support.store_messages import (
+from tests.support.stores.simulated_disk import PowerCut, SimulatedDisk
+from tests.support.stores.store_messages import (
     FOREVER_MS,
     ROOT,
     SMALL,

@@ -11,9 +11,9 @@ import pytest
 
 from skyrocket.store.errors import DiskFullError, ReplicaDataError
 from skyrocket.store.replica.record_splitter import RecordSplitter
-from tests.support.replicas import copy_log, cut_log, log_bytes, reader_of
-from tests.support.simulated_disk import PowerCut, SimulatedDisk
-from tests.support.store_messages import (
+from tests.support.stores.replicas import copy_log, cut_log, log_bytes, reader_of
+from tests.support.stores.simulated_disk import PowerCut, SimulatedDisk
+from tests.support.stores.store_messages import (
     SMALL,
     START_MS,
     a_message,
