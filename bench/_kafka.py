@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.apache_cluster import JavaProcess
+from tests.support.apache.cluster import JavaProcess
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.processes.skyrocket_process import Skyrocket
 
 from bench import Figure
 from skyrocket.client import Consumer, Message, Producer, PullConsumer, Received

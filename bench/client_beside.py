@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support.apache import JAVA_OPENS, compiled, library
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.apache.packages import JAVA_OPENS, compiled, library
+from tests.support.processes.skyrocket_process import Skyrocket
 
 from bench import Figure, _kafka
 from bench.client import BODY_BYTES, IN_FLIGHT, STORE, loops
@@ -55,7 +55,7 @@ class Watch:
         gc.collect()
         self._started_s, self._cpu_s = time.perf_counter(), time.process_time()
 
-    def measured(self, messages: int) -> ClientRate:
+    def measure(self, messages: int) -> ClientRate:
         cpu_s, took_s = time.process_time() - self._cpu_s, time.perf_counter() - self._started_s
         return ClientRate(messages / took_s, cpu_s / messages * 1e6)
 
@@ -76,7 +76,7 @@ async def measure_sends(send: Callable[[], Awaitable[object]], in_flight: int) -
     for _ in range(ROUNDS):
         watch = Watch()
         await asyncio.gather(*(worker() for _ in range(in_flight)))
-        best = best.better(watch.measured(MESSAGES))
+        best = best.better(watch.measure(MESSAGES))
     return best
 
 
@@ -89,7 +89,7 @@ async def measure_receives(messages: AsyncIterable[object]) -> ClientRate:
             watch = Watch()
         elif count == MESSAGES:
             break
-    return watch.measured(MESSAGES - first)
+    return watch.measure(MESSAGES - first)
 
 
 # --- RocketMQ: our client and Java's
@@ -113,7 +113,7 @@ async def our_soon_sends(nameserver: str, body: bytes = BODY, rounds: int = ROUN
                     await asyncio.sleep(0)
             await producer.flush()
             assert all(future.result().is_safe for future in futures)
-            best = best.better(watch.measured(MESSAGES))
+            best = best.better(watch.measure(MESSAGES))
     return best
 
 
@@ -174,16 +174,16 @@ def librdkafka_sends(address: str, linger_ms: float, body: bytes = BODY, rounds:
     for _ in range(rounds):
         errors: list[object] = []
 
-        def delivered(error: object, _message: object, errors: list[object] = errors) -> None:
+        def on_delivery(error: object, _message: object, errors: list[object] = errors) -> None:
             errors.append(error)
 
         watch = Watch()
         for number in range(MESSAGES):
-            producer.produce(TOPIC, body, on_delivery=delivered)
+            producer.produce(TOPIC, body, on_delivery=on_delivery)
             if number % 100 == 0:
                 producer.poll(0)
         producer.flush()
-        best = best.better(watch.measured(MESSAGES))
+        best = best.better(watch.measure(MESSAGES))
         assert errors == [None] * MESSAGES
     return best
 
@@ -198,7 +198,7 @@ def librdkafka_receives(address: str, group: str) -> ClientRate:
         count += len(consumer.consume(500, timeout=1.0))
         if not begun and count >= first:
             begun, watch = count, Watch()
-    measured = watch.measured(count - begun)
+    measured = watch.measure(count - begun)
     consumer.close()
     return measured
 

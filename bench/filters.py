@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from tests.support.apache import run_java
+from tests.support.apache.packages import run_java
 
 from bench import Benchmark, Figure
 from skyrocket.broker.pull.sql.filter import SqlFilter

@@ -19,8 +19,8 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.apache_cluster import send_request
-from tests.support.skyrocket_process import FULL_DISK, Skyrocket
+from tests.support.apache.cluster import send_request
+from tests.support.processes.skyrocket_process import FULL_DISK, Skyrocket
 
 from bench import Figure
 from skyrocket.protocol.command import Command, encode_command

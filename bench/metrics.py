@@ -20,8 +20,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-from tests.support.http_client import ask_async
 from tests.support.ports import free_port
+from tests.support.processes.http_client import ask_async
 
 from bench import Benchmark, Figure
 from bench.suite.generator import generator

@@ -78,7 +78,7 @@ def measure(server: Server, kind: RedirectedMessage) -> float | None:
 def figures() -> Iterator[Figure]:
     with folder() as home, ExitStack() as stack:
         names = [name for name in (OURS, APACHE) if not missing(name)]
-        servers = [stack.enter_context(STARTS[name](_made(home / name), {})) for name in names]
+        servers = [stack.enter_context(STARTS[name](_make_folder(home / name), {})) for name in names]
         for server in servers:
             generate("send", server.port, TOPIC, WARM_UP_S, {})
         for name, kind in KINDS.items():
@@ -86,7 +86,7 @@ def figures() -> Iterator[Figure]:
                 yield from _compare(servers, name, kind)
 
 
-def _made(home: Path) -> Path:
+def _make_folder(home: Path) -> Path:
     home.mkdir()
     return home
 

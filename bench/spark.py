@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.processes.skyrocket_process import Skyrocket
 
 from bench import Figure, _kafka, _spark_kafka
 from bench._process_tree import Spent, TreeWatch
@@ -70,7 +70,7 @@ def figures() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="skyrocket-bench-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
         measured: dict[str, RowRate] = {}
-        store = filled_store(home / "store")
+        store = fill_store(home / "store")
         with spark_session() as spark:
             cases = ceiling_cases(spark, home, store)
             measured |= measure_in_turns(cases)
@@ -130,7 +130,7 @@ def to_noop(frame: Any) -> None:
 # --- offline
 
 
-def filled_store(directory: Path, messages: int = MESSAGES, body: bytes = BODY) -> Path:
+def fill_store(directory: Path, messages: int = MESSAGES, body: bytes = BODY) -> Path:
     """Write a store as our broker does, with segments of the default size."""
     store = MessageStore(directory, StoreConfig(segment_bytes=SEGMENT_BYTES, index_enabled=False))
     store.open()
@@ -184,7 +184,7 @@ def synthetic_frame(spark: Any, home: Path, store: Path, options: Mapping[str, s
 @contextmanager
 def serving(home: Path, settings: Mapping[str, object], messages: int = MESSAGES, body: bytes = BODY) -> Iterator[Serving]:
     """Run our broker with the messages."""
-    filled_store(home / "data" / "store", messages, body)
+    fill_store(home / "data" / "store", messages, body)
     with Skyrocket(home, {"mappedFileSizeCommitLog": SEGMENT_BYTES, **settings}) as running:
         with Admin(running.nameserver) as admin:
             admin.topics.create(TOPIC, queues=QUEUES)
@@ -201,7 +201,7 @@ def source_cases(spark: Any, home: Path, usual: str) -> list[Case]:
     def to_parquet(frame: Any) -> None:
         frame.write.option("compression", "lz4").mode("overwrite").parquet(str(home / "parquet"))
 
-    def streamed() -> None:
+    def stream_to_parquet() -> None:
         for name in ("checkpoint", "streamed"):
             shutil.rmtree(home / name, ignore_errors=True)
         writer = source(usual, {}, spark.readStream).writeStream.format("parquet").option("compression", "lz4")
@@ -216,7 +216,7 @@ def source_cases(spark: Any, home: Path, usual: str) -> list[Case]:
     cases.append(Case("source → Parquet (lz4)", lambda: to_parquet(frame_to_file), MESSAGES))
     files = {"parquetPath": str(home / "files"), "parquetCompression": "lz4"}
     cases.append(Case("source → Parquet (lz4), written by tasks", lambda: to_noop(source(usual, files)), MESSAGES))
-    cases.append(Case("stream → Parquet (lz4)", streamed, MESSAGES))
+    cases.append(Case("stream → Parquet (lz4)", stream_to_parquet, MESSAGES))
     return cases
 
 

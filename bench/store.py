@@ -116,7 +116,7 @@ def read_figures() -> Iterator[Figure]:
         yield Figure("read a queue in order, every record checked", f"{read_cost(store, in_order):.2f} µs")
 
 
-def crashed_store(directory: str, gigabytes: float) -> None:
+def crash_store(directory: str, gigabytes: float) -> None:
     """Write a store in a child process and kill it, so that the messages lie behind the checkpoint."""
     child = os.fork()
     if child == 0:
@@ -133,7 +133,7 @@ def crashed_store(directory: str, gigabytes: float) -> None:
 def recovery_figures(gigabytes: float = 0.5) -> Iterator[Figure]:
     directory = tempfile.mkdtemp(prefix="skyrocket-bench-", dir=os.environ.get("SKYROCKET_BENCH_DIR"))
     try:
-        crashed_store(directory, gigabytes)
+        crash_store(directory, gigabytes)
         store = MessageStore(directory, CONFIG)
         started = time.process_time()
         recovered = store.open()

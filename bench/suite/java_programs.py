@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.apache import JAVA_OPENS, compiled, library
-from tests.support.apache_cluster import JavaProcess
+from tests.support.apache.cluster import JavaProcess
+from tests.support.apache.packages import JAVA_OPENS, compiled, library
 
 from bench.suite.generator import Generated, LoadError, read_line
 from bench.suite.loads import BY_NAME, JAVA_TOPIC, Load

@@ -115,7 +115,7 @@ def send(cluster: Cluster, seconds: float, connections: int, window: int, batch:
     def work(number: int) -> None:
         producer, waiting = producers[number], 0
 
-        def delivered(error: Any, message: Any) -> None:
+        def on_delivery(error: Any, message: Any) -> None:
             nonlocal waiting
             waiting -= 1
             tally.refused += error is not None
@@ -125,7 +125,7 @@ def send(cluster: Cluster, seconds: float, connections: int, window: int, batch:
             while waiting < window * batch and tally.may_go_on():
                 tally.requests += 1
                 waiting += 1
-                producer.produce(cluster.topic, body, partition=tally.requests % QUEUES, on_delivery=delivered)
+                producer.produce(cluster.topic, body, partition=tally.requests % QUEUES, on_delivery=on_delivery)
                 producer.poll(0)
             producer.poll(0.05)
         producer.flush(READY_S_MAX)

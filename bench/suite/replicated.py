@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.apache_cluster import START_S_MAX
+from tests.support.apache.cluster import START_S_MAX
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver, cluster_info
+from tests.support.processes.skyrocket_process import SkyrocketBroker, SkyrocketNameserver, cluster_info
 
 from bench.suite.generator import LoadError, generate
 from bench.suite.loads import TOPIC
@@ -53,7 +53,7 @@ def pair(name: str) -> Callable[[Path, Mapping[str, object]], AbstractContextMan
     """Return how to start a SYNC_MASTER and its slave. Apache's waits for the slave only with inSyncReplicas=2."""
     master: dict[str, object] = {"brokerRole": "SYNC_MASTER", "brokerId": 0, "inSyncReplicas": 2}
     slave: dict[str, object] = {"brokerRole": "SLAVE", "brokerId": 1}
-    return lambda home, settings: _replicated(name, home, [{**settings, **role} for role in (master, slave)])
+    return lambda home, settings: _start_replicas(name, home, [{**settings, **role} for role in (master, slave)])
 
 
 def group(name: str) -> Callable[[Path, Mapping[str, object]], AbstractContextManager[Server]]:
@@ -62,13 +62,13 @@ def group(name: str) -> Callable[[Path, Mapping[str, object]], AbstractContextMa
     def start(home: Path, settings: Mapping[str, object]) -> AbstractContextManager[Server]:
         peers = ";".join(f"{node}-127.0.0.1:{free_port()}" for node in GROUP_NODES)
         shared = {"enableDLegerCommitLog": "true", "dLegerGroup": BROKER, "dLegerPeers": peers, **settings}
-        return _replicated(name, home, [{**shared, "dLegerSelfId": node} for node in GROUP_NODES])
+        return _start_replicas(name, home, [{**shared, "dLegerSelfId": node} for node in GROUP_NODES])
 
     return start
 
 
 @contextmanager
-def _replicated(name: str, home: Path, nodes: list[dict[str, object]]) -> Iterator[Server]:
+def _start_replicas(name: str, home: Path, nodes: list[dict[str, object]]) -> Iterator[Server]:
     with ExitStack() as stack:
         names = stack.enter_context(SkyrocketNameserver(home / "names"))
         assert names.process is not None

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.apache import JAVA_OPENS_BROKER, library
-from tests.support.apache_cluster import START_S_MAX, JavaProcess, send_request
+from tests.support.apache.cluster import START_S_MAX, JavaProcess, send_request
+from tests.support.apache.packages import JAVA_OPENS_BROKER, library
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import FULL_DISK, SkyrocketBroker, SkyrocketNameserver, registered
+from tests.support.processes.skyrocket_process import FULL_DISK, SkyrocketBroker, SkyrocketNameserver, registered
 
 from bench import _kafka
 from bench.suite.processes import cpu_s

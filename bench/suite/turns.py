@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tests.support.apache_cluster import SPINNING
+from tests.support.apache.cluster import SPINNING
 
 from bench import _kafka
 from bench.suite.generator import Generated, LoadError, generate, read_line

@@ -19,9 +19,9 @@ from skyrocket.protocol.message.record import iterate_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION
-from tests.support.apache_cluster import ApacheCluster, JavaProcess
+from tests.support.apache.cluster import ApacheCluster, JavaProcess
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import SMALL_STORE, Skyrocket
+from tests.support.processes.skyrocket_process import SMALL_STORE, Skyrocket
 from tests.support.waiting import WAIT_S_MAX
 
 BROKER = "broker-a"

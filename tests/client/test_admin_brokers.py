@@ -13,7 +13,7 @@ from skyrocket.broker.broker import Broker
 from skyrocket.client import Admin, ClientLimits, Message, NotFoundError, Producer, Queue, UnreachableError
 from skyrocket.nameserver.nameserver import Nameserver
 from skyrocket.nameserver.settings import NameserverSettings
-from tests.support.running_broker import SMALL
+from tests.support.brokers.running_broker import SMALL
 
 NAMES = ("broker-a", "broker-b")
 

@@ -19,7 +19,7 @@ from skyrocket.client import Admin, ClientError, Consumer, Message, NoNameserver
 from tests.client.consumer_support import QUICK, make_topic
 from tests.client.servers import Servers, until
 from tests.client.test_failures import mortal
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+from tests.support.processes.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
 from tests.support.waiting import WAIT_S_MAX
 
 __all__ = ["mortal"]

@@ -38,7 +38,7 @@ from skyrocket.protocol.responses import ResponseCode
 from tests.client.consumer_support import QUICK, broker_address, make_topic, numbered, numbers, send, take
 from tests.client.servers import Servers, reader, until
 from tests.client.test_failures import mortal
-from tests.support.cpu_pressure import read_cpu_wait_s
+from tests.support.processes.cpu_pressure import read_cpu_wait_s
 from tests.support.waiting import WAIT_S_MAX
 
 __all__ = ["mortal"]

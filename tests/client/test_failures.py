@@ -29,7 +29,7 @@ from skyrocket.protocol.responses import ResponseCode
 from tests.client.conftest import EACH
 from tests.client.servers import Servers, apache_servers, our_servers, reader, until
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+from tests.support.processes.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
 
 
 @pytest.fixture(params=EACH)

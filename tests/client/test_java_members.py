@@ -11,9 +11,9 @@ import pytest
 from skyrocket.client import Admin, Consumer, Message, Outcome, Producer, Received, TransactionProducer
 from tests.client.consumer_support import QUICK, make_topic, numbered, numbers, send, take
 from tests.client.servers import Servers, until
-from tests.support.java_scenes import Cluster, Out, Scenes
-from tests.support.skyrocket_process import registered
-from tests.support.transaction_scenes import COMMIT, ROLLBACK, TransactionScenes
+from tests.support.apache.java_scenes import Cluster, Out, Scenes
+from tests.support.apache.transaction_scenes import COMMIT, ROLLBACK, TransactionScenes
+from tests.support.processes.skyrocket_process import registered
 from tests.support.waiting import WAIT_S_MAX
 
 pytestmark = pytest.mark.interop

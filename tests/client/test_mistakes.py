@@ -28,12 +28,12 @@ from skyrocket.net.router import Router
 from skyrocket.net.server import Server
 from tests.client.consumer_support import broker_address
 from tests.client.servers import Servers, reader
-from tests.support.certificates import Certificate
+from tests.support.processes.certificates import Certificate
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return Certificate.made(tmp_path_factory.mktemp("tls"))
+    return Certificate.make(tmp_path_factory.mktemp("tls"))
 
 
 # --- subscriptions

@@ -27,7 +27,7 @@ from skyrocket.client.session.session import Session
 from tests.client.conftest import EACH
 from tests.client.consumer_support import QUICK, make_topic, numbered, send
 from tests.client.servers import BROKER, Servers, reader, until
-from tests.support.skyrocket_process import SkyrocketProxy
+from tests.support.processes.skyrocket_process import SkyrocketProxy
 
 
 @pytest.fixture(scope="module", params=EACH)

@@ -17,9 +17,9 @@ from skyrocket.protocol.headers import GetMaxOffsetRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from tests.client.consumer_support import QUICK
 from tests.client.servers import until
-from tests.support.apache_cluster import send_request
+from tests.support.apache.cluster import send_request
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver, SkyrocketProxy
+from tests.support.processes.skyrocket_process import SkyrocketBroker, SkyrocketNameserver, SkyrocketProxy
 
 NAMES = ("broker-a", "broker-b")
 

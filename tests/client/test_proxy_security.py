@@ -11,8 +11,8 @@ import pytest
 from skyrocket.client import Admin, BrokerError, ClientError, Consumer, Credentials, Message, Producer, Received
 from tests.client.consumer_support import QUICK
 from tests.client.servers import until
-from tests.support.certificates import Authority, Certificate
-from tests.support.skyrocket_process import Skyrocket, SkyrocketProxy
+from tests.support.processes.certificates import Authority, Certificate
+from tests.support.processes.skyrocket_process import Skyrocket, SkyrocketProxy
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Locked:
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
     """Certificates are required in front and behind, and the broker has users."""
     home = tmp_path_factory.mktemp("locked")
-    authority = Authority.made(home / "ca")
+    authority = Authority.make(home / "ca")
     shown, own, client = (authority.certificate(name) for name in ("server", "proxy", "client"))
     tls = authority.mutual_settings(shown, own)
     users = {
@@ -71,7 +71,7 @@ async def test_a_forged_or_missing_signature_is_refused_by_the_broker(locked: Lo
 
 
 async def test_clients_without_the_right_certificate_do_not_get_in(locked: Locked, tmp_path: Path):
-    foreign = Authority.made(tmp_path).certificate("client")
+    foreign = Authority.make(tmp_path).certificate("client")
     for tls in (locked.authority.trusted(), locked.authority.trusted(foreign), None):
         async with Producer(locked.proxy.address, tls=tls) as stranger:
             with pytest.raises(ClientError):
@@ -79,7 +79,7 @@ async def test_clients_without_the_right_certificate_do_not_get_in(locked: Locke
 
 
 async def test_a_proxy_that_trusts_another_authority_sends_nothing_to_the_cluster(locked: Locked, tmp_path: Path):
-    stranger = Authority.made(tmp_path / "ca").certificate("proxy")
+    stranger = Authority.make(tmp_path / "ca").certificate("proxy")
     settings = {"tls.enable": "true", "tls.client.trustCertPath": stranger.path}
     with SkyrocketProxy(tmp_path / "proxy", locked.server.nameserver, settings, brokers=0) as proxy:
         async with Producer(proxy.address) as producer:

@@ -15,14 +15,14 @@ from skyrocket.protocol.bodies import BrokerData, QueueData, TopicRouteData
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.requests import RequestCode
-from tests.support.apache_cluster import send_request
-from tests.support.certificates import Authority, Certificate
-from tests.support.skyrocket_process import Skyrocket, SkyrocketBroker, SkyrocketNameserver
+from tests.support.apache.cluster import send_request
+from tests.support.processes.certificates import Authority, Certificate
+from tests.support.processes.skyrocket_process import Skyrocket, SkyrocketBroker, SkyrocketNameserver
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return Certificate.made(tmp_path_factory.mktemp("tls"))
+    return Certificate.make(tmp_path_factory.mktemp("tls"))
 
 
 async def test_producer_uses_tls_with_nameserver_and_broker(tmp_path: Path, certificate: Certificate):
@@ -52,7 +52,7 @@ async def test_servers_with_a_certificate_refuse_plain_connections(tmp_path: Pat
 
 
 async def test_servers_that_require_client_certificates_refuse_others(tmp_path: Path):
-    authority, stranger = Authority.made(tmp_path / "ca"), Authority.made(tmp_path / "other")
+    authority, stranger = Authority.make(tmp_path / "ca"), Authority.make(tmp_path / "other")
     shown, own, foreign = authority.certificate("server"), authority.certificate("client"), stranger.certificate("client")
     settings = authority.mutual_settings(shown, own)
     with (

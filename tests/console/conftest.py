@@ -10,8 +10,8 @@ from playwright.sync_api import Browser
 from skyrocket.console.server import ConsoleServer
 from skyrocket.testing import sync
 from skyrocket.testing.threaded import SyncBroker
-from tests.support.browser import running_browser
-from tests.support.console import Visitor, running_console
+from tests.support.pages.browser import running_browser
+from tests.support.pages.console import Visitor, running_console
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from skyrocket.client import BrokerError, ClientOptions, Credentials, Message
 from skyrocket.client.sync import Admin, Producer
 from skyrocket.testing import sync
 from skyrocket.testing.threaded import SyncBroker
-from tests.support.console import Visitor, running_console
+from tests.support.pages.console import Visitor, running_console
 
 ROOT = {"username": "root-user", "password": "root-secret"}
 SETTINGS = {"authenticationEnabled": "true", "authorizationEnabled": "true", "initAuthenticationUser": json.dumps(ROOT)}

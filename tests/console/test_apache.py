@@ -10,7 +10,7 @@ import pytest
 from skyrocket.client import Message
 from skyrocket.client.sync import Admin, Producer
 from tests.client.servers import BROKER, Servers, apache_servers
-from tests.support.console import Visitor, running_console
+from tests.support.pages.console import Visitor, running_console
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop

@@ -13,10 +13,10 @@ from skyrocket.cli.main import app
 from skyrocket.client import ClientOptions, Credentials
 from skyrocket.client.sync import Admin
 from skyrocket.console.security.users import ConsoleRole, ConsoleUser, format_user, hash_password
-from tests.support.apache_cluster import ApacheCluster
-from tests.support.console import Visitor, running_console
+from tests.support.apache.cluster import ApacheCluster
+from tests.support.pages.console import Visitor, running_console
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import SMALL_STORE
+from tests.support.processes.skyrocket_process import SMALL_STORE
 
 pytestmark = pytest.mark.interop
 

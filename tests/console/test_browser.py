@@ -16,8 +16,8 @@ from skyrocket.console.clusters import ConsoleCluster
 from skyrocket.console.server import ConsoleServer
 from skyrocket.testing import sync
 from skyrocket.testing.threaded import SyncBroker
-from tests.support.browser import FITS, TELEPHONE, open_page
-from tests.support.console import running_console
+from tests.support.pages.browser import FITS, TELEPHONE, open_page
+from tests.support.pages.console import running_console
 from tests.support.ports import free_port
 
 PAGES = ["/", "/cluster", "/topics", "/groups", "/messages?topic=orders", "/dead-letters", "/waiting", "/access", "/doctor"]

@@ -19,8 +19,8 @@ from skyrocket.console.server import ConsoleServer
 from skyrocket.testing import sync
 from skyrocket.testing.threaded import SyncBroker
 from tests.client.consumer_support import QUICK
-from tests.support.browser import FITS, TELEPHONE, open_page
-from tests.support.console import running_console
+from tests.support.pages.browser import FITS, TELEPHONE, open_page
+from tests.support.pages.console import running_console
 from tests.support.waiting import wait_until
 
 ROOT = {"username": "root-user", "password": "root-secret"}

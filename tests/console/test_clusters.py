@@ -21,7 +21,7 @@ from skyrocket.console.security.users import ConsoleRole, ConsoleUser, format_us
 from skyrocket.console.server import ConsoleServer
 from skyrocket.testing import sync
 from skyrocket.testing.threaded import SyncBroker
-from tests.support.console import Visitor, running_console
+from tests.support.pages.console import Visitor, running_console
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 

@@ -18,8 +18,8 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.testing import sync
 from skyrocket.testing.threaded import SyncBroker
-from tests.support.browser import FITS, TELEPHONE, open_page
-from tests.support.console import Visitor, running_console
+from tests.support.pages.browser import FITS, TELEPHONE, open_page
+from tests.support.pages.console import Visitor, running_console
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
 TOPICS, GROUPS = 1_000, 500

@@ -12,7 +12,7 @@ from skyrocket.client.sync import Admin, Consumer, Producer, TransactionProducer
 from skyrocket.console.server import ConsoleServer
 from skyrocket.testing import sync
 from skyrocket.testing.threaded import SyncBroker
-from tests.support.console import Visitor, running_console, text_of
+from tests.support.pages.console import Visitor, running_console, text_of
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 

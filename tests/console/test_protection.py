@@ -23,8 +23,8 @@ from skyrocket.console.pages import ROUTES
 from skyrocket.console.security.users import ConsoleRole, ConsoleUser, format_user, hash_password
 from skyrocket.console.server import ConsoleOptions, ConsoleServer, VisitorConnection
 from skyrocket.testing.threaded import SyncBroker
-from tests.support.certificates import Authority, Certificate
-from tests.support.console import Visitor, running_console
+from tests.support.pages.console import Visitor, running_console
+from tests.support.processes.certificates import Authority, Certificate
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
 PASSWORDS = {"ann": "operator-password", "vic": "viewer-password"}
@@ -294,7 +294,7 @@ def test_pages_load_nothing_from_elsewhere(visitor: Visitor):
 
 
 def test_https_with_a_certificate_of_ones_own(broker: SyncBroker, tmp_path: Path):
-    pair = Certificate.made(tmp_path)
+    pair = Certificate.make(tmp_path)
     with running_console(broker.nameserver, certificate=pair.path, key=pair.key) as console:
         assert console.url.startswith("https://")
         answer = httpx.get(console.url, verify=False)

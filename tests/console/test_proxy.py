@@ -8,8 +8,8 @@ from urllib.parse import quote
 from skyrocket.client.sync import Consumer
 from skyrocket.testing.threaded import SyncBroker
 from tests.client.consumer_support import QUICK
-from tests.support.console import Visitor
-from tests.support.skyrocket_process import SkyrocketProxy
+from tests.support.pages.console import Visitor
+from tests.support.processes.skyrocket_process import SkyrocketProxy
 from tests.support.waiting import wait_until
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.console import Visitor, running_console
+from tests.support.pages.console import Visitor, running_console
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+from tests.support.processes.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
 from tests.support.waiting import wait_until
 
 BOTH = {"brokerName": "pair", "brokerIP2": "127.0.0.1", "registerNameServerPeriod": 10_000}

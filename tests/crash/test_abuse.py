@@ -29,8 +29,8 @@ from skyrocket.protocol.header import Header
 from skyrocket.protocol.requests import TO_BROKER, TO_NAMESERVER, RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.body_values import any_body
-from tests.support.load import Ended, GoodClient, Wire, pull_request, resident_bytes, send_request
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.processes.load import Ended, GoodClient, Wire, pull_request, resident_bytes, send_request
+from tests.support.processes.skyrocket_process import Skyrocket
 
 GROWTH_BYTES_MAX = 768 * 1024 * 1024  # generous: the largest body stays below it, and what has no bound passes it at once
 MIB = 1024 * 1024

@@ -11,8 +11,8 @@ from pathlib import Path
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.message.record import iterate_records
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.load import Wire, pull_request, send_request
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.processes.load import Wire, pull_request, send_request
+from tests.support.processes.skyrocket_process import Skyrocket
 
 BODY_BYTES = 100_000
 SEGMENT_BYTES = 1_048_576

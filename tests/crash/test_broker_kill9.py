@@ -26,8 +26,8 @@ from skyrocket.protocol.headers import QueryConsumerOffsetRequestHeader, UpdateC
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.load import Wire, pull_request, records, send_request
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.processes.load import Wire, pull_request, records, send_request
+from tests.support.processes.skyrocket_process import Skyrocket
 
 KILLS = int(os.environ.get("SKYROCKET_BROKER_KILLS", "10"))
 PRODUCERS, WINDOW, QUEUES = 3, 24, 4

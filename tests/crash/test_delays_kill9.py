@@ -16,8 +16,8 @@ from skyrocket.protocol.headers import ConsumerSendMsgBackRequestHeader
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.load import Ended, Wire, pull_request, records, send_request
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.processes.load import Ended, Wire, pull_request, records, send_request
+from tests.support.processes.skyrocket_process import Skyrocket
 
 LIVES = 6
 LEVELS_S = (1, 2, 3)

@@ -21,8 +21,8 @@ from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.log.commit_log import BLANK
 from skyrocket.store.log.segments import segment_name
-from tests.support.load import Wire, send_request
-from tests.support.skyrocket_process import DescriptorLimits, Skyrocket
+from tests.support.processes.load import Wire, send_request
+from tests.support.processes.skyrocket_process import DescriptorLimits, Skyrocket
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +34,7 @@ import os, sys
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.files import Disk
 from skyrocket.store.message_store import MessageStore
-from tests.support.store_messages import bodies, numbered
+from tests.support.stores.store_messages import bodies, numbered
 
 config = StoreConfig(segment_bytes=1 << 20, index_slots=64, index_entries=1000, sync_flush=sys.argv[2] == "sync")
 store = MessageStore(sys.argv[1], config, files=Disk(reserved=8))
@@ -66,7 +66,7 @@ store.close()
 LARGE_STORE = """
 import os, sys
 from skyrocket.store.message_store import MessageStore
-from tests.support.store_messages import bodies, numbered
+from tests.support.stores.store_messages import bodies, numbered
 
 most = 0
 for _ in range(2):

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.dledger_group import DLedgerGroup
-from tests.support.numbered_load import SENDERS, NumberedLoad, check_acknowledged, check_ledgers
-from tests.support.skyrocket_process import SkyrocketNameserver
+from tests.support.processes.dledger_group import DLedgerGroup
+from tests.support.processes.numbered_load import SENDERS, NumberedLoad, check_acknowledged, check_ledgers
+from tests.support.processes.skyrocket_process import SkyrocketNameserver
 from tests.support.waiting import wait_until
 
 KILLS = int(os.environ.get("SKYROCKET_DLEDGER_KILLS", "3"))

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 from skyrocket.cli.files.store import app as store_commands
 from skyrocket.protocol.command import encode_command
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.dledger_group import DLedgerGroup
-from tests.support.load import Wire, send_request
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+from tests.support.processes.dledger_group import DLedgerGroup
+from tests.support.processes.load import Wire, send_request
+from tests.support.processes.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
 TOPIC = "Damaged"

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from random import Random
 
@@ -22,8 +23,8 @@ import pytest
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import DiskFullError, StoreError, StoreIOError, StoreLockedError, WritesStoppedError
 from skyrocket.store.message_store import MessageStore
-from tests.support.simulated_disk import Fault, SimulatedDisk
-from tests.support.store_messages import (
+from tests.support.stores.simulated_disk import Fault, SimulatedDisk
+from tests.support.stores.store_messages import (
     ROOT,
     SMALL,
     START_MS,
@@ -31,6 +32,7 @@ from tests.support.store_messages import (
     a_message,
     an_open_store,
     bodies,
+    expire_oldest,
     numbered,
     random_messages,
 )
@@ -74,7 +76,7 @@ class Life:
             if turn % 3 == 2:
                 self.act(store.checkpoint)
             if turn == 5:
-                self.act(store.retention.expire_oldest)
+                self.act(partial(expire_oldest, store))
             self.read()
         if close:
             self.act(store.close)

@@ -16,8 +16,8 @@ import pytest
 from skyrocket.protocol.message.record import decode_record
 from skyrocket.store.errors import StoreError
 from skyrocket.store.message_store import MessageStore
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import (
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import (
     FOREVER_MS,
     ROOT,
     START_MS,

@@ -13,7 +13,7 @@ import pytest
 
 from skyrocket.protocol.message.properties import UNIQUE_KEY, decode_properties
 from skyrocket.protocol.message.record import Record
-from tests.support.hand_over import DEAD, RETRY, TOPIC, World
+from tests.support.brokers.hand_over import DEAD, RETRY, TOPIC, World
 
 RUNS = int(os.environ.get("SKYROCKET_HAND_OVER_RUNS", "30"))
 SEEDS_A_TEST = 10

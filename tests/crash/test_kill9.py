@@ -27,7 +27,7 @@ from skyrocket.protocol.message.record import Record, encode_record
 from skyrocket.store.log.scan import FoundRecord, walk_segment
 from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
-from tests.support.kill9_writer import CONFIG, attempts
+from tests.support.stores.kill9_writer import CONFIG, attempts
 
 KILLS = int(os.environ.get("SKYROCKET_KILLS", "40"))
 DIRECTORIES = 4
@@ -56,9 +56,9 @@ class Life:
     acks: list[Ack] = field(default_factory=list)
 
 
-def killed_writer(directory: Path, seed: int, now_ms: int, delay_ms: float) -> Life:
+def kill_writer(directory: Path, seed: int, now_ms: int, delay_ms: float) -> Life:
     """Start a writer, and kill it `delay_ms` after it begins to open the store."""
-    command = [sys.executable, "-m", "tests.support.kill9_writer", str(directory), str(seed), str(now_ms)]
+    command = [sys.executable, "-m", "tests.support.stores.kill9_writer", str(directory), str(seed), str(now_ms)]
     said = directory.with_name(f"{directory.name}-{seed}.said")
     with said.open("wb") as pipe, said.open("rb") as reading:
         process = subprocess.Popen(command, stdout=pipe, stderr=subprocess.PIPE, cwd=Path(__file__).resolve().parents[2])
@@ -73,10 +73,10 @@ def killed_writer(directory: Path, seed: int, now_ms: int, delay_ms: float) -> L
             process.kill()
             _, complaint = process.communicate()
         assert process.returncode == -signal.SIGKILL, f"the writer ended by itself: {complaint.decode()[-2000:]}"
-    return _heard(Life(seed, now_ms, delay_ms), said)
+    return _read_output(Life(seed, now_ms, delay_ms), said)
 
 
-def _heard(life: Life, said: Path) -> Life:
+def _read_output(life: Life, said: Path) -> Life:
     lines = said.read_bytes().decode().split("\n")[:-1]  # what was said without its line end was not said
     life.opened = "open" in lines
     for line in lines:
@@ -163,7 +163,7 @@ def test_no_acknowledged_message_is_lost_when_the_writer_is_killed(number: int, 
     for turn in range(-(-(KILLS - number) // DIRECTORIES)):
         seed = number * 1_000_000 + turn
         delay_ms = chance.uniform(0, DELAY_MS_MAX) * chance.random()
-        life = killed_writer(directory.path, seed, FIRST_MS + turn * ROUND_MS, delay_ms)
+        life = kill_writer(directory.path, seed, FIRST_MS + turn * ROUND_MS, delay_ms)
         directory.lives.append(life)
         if turn % 3:  # the writer itself recovers in the rounds between
             directory.check([life])

@@ -15,9 +15,9 @@ from skyrocket.store.errors import StoreError
 from skyrocket.store.ledger.entry import HEADER_BYTES
 from skyrocket.store.ledger.ledger_store import DamagedEntryError, LedgerStore
 from skyrocket.store.ledger.node_files import TermVote
-from tests.support.ledgers import LEDGER_CONFIG, a_ledger, all_entries, append_committed
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import ROOT, START_MS, a_message, read_queue
+from tests.support.stores.ledgers import LEDGER_CONFIG, a_ledger, all_entries, append_committed, restore_entry
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import ROOT, START_MS, a_message, read_queue
 
 FLIPS = int(os.environ.get("SKYROCKET_FLIPS", "2000")) // 20
 PARTS = 5
@@ -89,7 +89,7 @@ def test_a_flipped_bit_costs_at_most_its_entry(whole: tuple[dict[str, bytes], li
         assert store.end_index == COUNT - 1, f"seed {seed}"
         assert len(damaged) <= (kind == "data"), f"seed {seed}"
         for index in list(store.damaged_indexes):
-            store.restore_entry(entries[index])
+            restore_entry(store, entries[index])
             damaged.remove(index)
         assert check(store, entries, has_checksums=seed % 2 == 0) == damaged
         store.close()

@@ -22,9 +22,9 @@ from skyrocket.store.ledger.entry import HEADER_BYTES
 from skyrocket.store.ledger.ledger_store import LedgerStore
 from skyrocket.store.ledger.node_files import TermVote
 from skyrocket.store.message import UNQUEUED
-from tests.support.ledgers import LEDGER_CONFIG, a_ledger, all_entries, header_of
-from tests.support.simulated_disk import PowerCut, SimulatedDisk
-from tests.support.store_messages import ROOT, START_MS, random_messages, read_queue
+from tests.support.stores.ledgers import LEDGER_CONFIG, a_ledger, all_entries, header_of
+from tests.support.stores.simulated_disk import PowerCut, SimulatedDisk
+from tests.support.stores.store_messages import ROOT, START_MS, random_messages, read_queue
 
 DRAWS = int(os.environ.get("SKYROCKET_CRASH_DRAWS", "800")) // 4
 PARTS = 10

@@ -16,9 +16,9 @@ import pytest
 from skyrocket.client import Message
 from skyrocket.client.sync import Admin, Producer
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.load import Wire, pull_request, records, send_request
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import SMALL_STORE, SkyrocketProcess, registered
+from tests.support.processes.load import Wire, pull_request, records, send_request
+from tests.support.processes.skyrocket_process import SMALL_STORE, SkyrocketProcess, registered
 from tests.support.waiting import wait_until
 
 SETS = [part for key, value in SMALL_STORE.items() for part in ("--set", f"{key}={value}")]

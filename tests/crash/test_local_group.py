@@ -16,7 +16,7 @@ from skyrocket.client import Message
 from skyrocket.client.errors import ClientError
 from skyrocket.client.sync import Producer
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import SMALL_STORE, SkyrocketProcess, cluster_info
+from tests.support.processes.skyrocket_process import SMALL_STORE, SkyrocketProcess, cluster_info
 from tests.support.waiting import wait_until
 
 SETS = [part for key, value in SMALL_STORE.items() for part in ("--set", f"{key}={value}")]

@@ -18,8 +18,8 @@ import pytest
 from skyrocket.store import late_writes
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.message_store import MessageStore
-from tests.support.simulated_disk import PowerCut, SimulatedDisk
-from tests.support.store_messages import ROOT, SMALL, START_MS, Ledger, an_open_store, random_messages
+from tests.support.stores.simulated_disk import PowerCut, SimulatedDisk
+from tests.support.stores.store_messages import ROOT, SMALL, START_MS, Ledger, an_open_store, expire_oldest, random_messages
 
 DRAWS = int(os.environ.get("SKYROCKET_CRASH_DRAWS", "200"))
 PARTS = 20
@@ -67,7 +67,7 @@ class Run:
         elif choice < 0.97:
             self.disk.writeback(rng)
         else:
-            store.retention.expire_oldest()
+            expire_oldest(store)
 
     def _write_late(self, store: MessageStore) -> None:
         """Write some queues. When that ends a round, a checkpoint may follow, as in the flusher."""

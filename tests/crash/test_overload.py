@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.batch_load import Batches, BatchLoad, run_batches
-from tests.support.cpu_pressure import read_cpu_wait_s
-from tests.support.load import Wire, send_request
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.processes.batch_load import Batches, BatchLoad, run_batches
+from tests.support.processes.cpu_pressure import read_cpu_wait_s
+from tests.support.processes.load import Wire, send_request
+from tests.support.processes.skyrocket_process import Skyrocket
 from tests.support.waiting import wait_until
 
 TOPIC = "Loaded"

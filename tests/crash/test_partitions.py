@@ -16,12 +16,12 @@ import pytest
 
 from skyrocket.protocol.command import encode_command
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.dledger_group import DLedgerGroup
-from tests.support.load import Wire, pull_request, records, send_request
-from tests.support.network_namespaces import Network
-from tests.support.numbered_load import NumberedLoad, check_acknowledged, check_ledgers
-from tests.support.replication import are_equal, explain
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+from tests.support.processes.dledger_group import DLedgerGroup
+from tests.support.processes.load import Wire, pull_request, records, send_request
+from tests.support.processes.network_namespaces import Network
+from tests.support.processes.numbered_load import NumberedLoad, check_acknowledged, check_ledgers
+from tests.support.processes.replication import are_equal, explain
+from tests.support.processes.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
 from tests.support.waiting import wait_until
 
 ROUNDS = int(os.environ.get("SKYROCKET_PARTITIONS", "1"))

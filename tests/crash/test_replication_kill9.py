@@ -17,8 +17,8 @@ import pytest
 
 from tests.support import failover_report
 from tests.support.ports import free_port
-from tests.support.replication import MasterLoad, are_equal, explain, numbers_in
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+from tests.support.processes.replication import MasterLoad, are_equal, explain, numbers_in
+from tests.support.processes.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
 from tests.support.waiting import wait_until
 
 KILLS = int(os.environ.get("SKYROCKET_REPLICATION_KILLS", "4"))

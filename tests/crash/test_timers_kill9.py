@@ -14,9 +14,9 @@ from skyrocket.protocol.message.properties import UNIQUE_KEY
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache_cluster import send_request
-from tests.support.running_broker import pull_header, records, send_header
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.apache.cluster import send_request
+from tests.support.brokers.running_broker import pull_header, records, send_header
+from tests.support.processes.skyrocket_process import Skyrocket
 from tests.support.waiting import WAIT_S_MAX
 
 SETTINGS = {"recallMessageEnable": "true", "mappedFileSizeTimerLog": 65_536, "timerFlushIntervalMs": 100}

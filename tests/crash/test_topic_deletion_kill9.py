@@ -8,8 +8,8 @@ from pathlib import Path
 from skyrocket.net.dialer import Dialer
 from skyrocket.protocol.headers import DeleteTopicRequestHeader
 from skyrocket.protocol.requests import RequestCode
-from tests.support.running_broker import RunningBroker, records
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.brokers.running_broker import RunningBroker, records
+from tests.support.processes.skyrocket_process import Skyrocket
 from tests.support.waiting import wait_until
 
 KILLS = 5

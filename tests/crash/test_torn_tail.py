@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from skyrocket.store.message_store import MessageStore
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import ROOT, SMALL, START_MS, a_message, an_open_store, bodies, number_of, numbered
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import ROOT, SMALL, START_MS, a_message, an_open_store, bodies, number_of, numbered
 
 LOG = f"{ROOT}/commitlog/00000000000000000000"
 LAST = 3  # records that are cut through

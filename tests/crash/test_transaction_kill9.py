@@ -28,9 +28,9 @@ from skyrocket.protocol.message.record import decode_record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
-from tests.support.load import send_request
-from tests.support.skyrocket_process import Skyrocket
-from tests.support.transaction_scenes import stored
+from tests.support.apache.transaction_scenes import stored
+from tests.support.processes.load import send_request
+from tests.support.processes.skyrocket_process import Skyrocket
 
 KILLS = int(os.environ.get("SKYROCKET_TRANSACTION_KILLS", "5"))
 TOPIC, GROUP = "Killed", "shop"
@@ -66,7 +66,7 @@ class Shop:
     async def run(self, address: str) -> None:
         """Until the connection ends."""
         router = Router()
-        router.add(RequestCode.CHECK_TRANSACTION_STATE, self._asked)
+        router.add(RequestCode.CHECK_TRANSACTION_STATE, self._answer_check)
         dialer = Dialer(router)
         try:
             connection = await dialer.connection(address)
@@ -81,7 +81,7 @@ class Shop:
     async def settle(self, address: str) -> None:
         """Only answer checks, until the broker sends no more."""
         router = Router()
-        router.add(RequestCode.CHECK_TRANSACTION_STATE, self._asked)
+        router.add(RequestCode.CHECK_TRANSACTION_STATE, self._answer_check)
         dialer = Dialer(router)
         data = HeartbeatData(client_id="shop-2", producer_data_set=[ProducerData(group_name=GROUP)])
         await dialer.request(address, Command(RequestCode.HEART_BEAT, body=encode(data)), 10_000)
@@ -107,7 +107,7 @@ class Shop:
                 offset = int(answer.fields["msgId"][16:], 16)
                 self._end(connection, name, int(answer.fields["queueOffset"]), offset, is_asked=False)
 
-    def _asked(self, command: Command, connection: Connection) -> None:
+    def _answer_check(self, command: Command, connection: Connection) -> None:
         header = command.header(CheckTransactionStateRequestHeader)
         name = decode_record(command.body).body.decode()
         self.questions += 1

@@ -18,7 +18,7 @@ from skyrocket.cli.broker import _ready
 from skyrocket.testing import sync
 from tests.client.servers import apache_servers
 from tests.support.ports import free_port
-from tests.support.spark_java import java_options
+from tests.support.spark.java import java_options
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import failover_report as report
-from tests.support.skyrocket_process import SkyrocketNameserver
+from tests.support.processes.skyrocket_process import SkyrocketNameserver
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from skyrocket.broker.broker import Broker
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.steady_clock import BrokerClocks
 from skyrocket.cli.server_command import serve
-from tests.support.skyrocket_process import SkyrocketBroker
+from tests.support.processes.skyrocket_process import SkyrocketBroker
 
 KEPT_S = 2
 AHEAD_MS = (3_600 - KEPT_S) * 1_000

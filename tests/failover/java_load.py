@@ -8,9 +8,9 @@ from collections import Counter
 from pathlib import Path
 
 from tests.failover.consumption import Consumption
-from tests.support.apache_archive import program
-from tests.support.apache_cluster import JavaProcess
-from tests.support.dledger_group import DLedgerGroup
+from tests.support.apache.archive import program
+from tests.support.apache.cluster import JavaProcess
+from tests.support.processes.dledger_group import DLedgerGroup
 from tests.support.waiting import wait_until
 
 JAVA = Path(__file__).resolve().parents[1] / "interop" / "java" / "FailoverLoad.java"

@@ -19,7 +19,7 @@ from skyrocket.client.errors import ClientError
 from skyrocket.protocol.message.record import Record
 from tests.failover.limits import ROUNDS
 from tests.support import failover_report as report
-from tests.support.dledger_group import DLedgerGroup
+from tests.support.processes.dledger_group import DLedgerGroup
 from tests.support.waiting import wait_until
 
 TOPIC = "Later"

@@ -22,10 +22,10 @@ from tests.failover.consumption import OrderlyConsumer
 from tests.failover.java_load import JavaLoad
 from tests.failover.limits import IS_LONG, SECONDS
 from tests.support import failover_report as report
-from tests.support.apache_cluster import ApacheCluster
-from tests.support.dledger_group import DLedgerGroup, Kind
-from tests.support.numbered_load import NumberedLoad, check_acknowledged, check_ledgers, first_after
-from tests.support.skyrocket_process import SkyrocketNameserver
+from tests.support.apache.cluster import ApacheCluster
+from tests.support.processes.dledger_group import DLedgerGroup, Kind
+from tests.support.processes.numbered_load import NumberedLoad, check_acknowledged, check_ledgers, first_after
+from tests.support.processes.skyrocket_process import SkyrocketNameserver
 
 pytestmark = pytest.mark.interop
 

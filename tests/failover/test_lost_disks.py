@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tests.failover.limits import ROUNDS
 from tests.support import failover_report as report
-from tests.support.dledger_group import DLedgerGroup
-from tests.support.numbered_load import NumberedLoad, check_acknowledged, check_ledgers
+from tests.support.processes.dledger_group import DLedgerGroup
+from tests.support.processes.numbered_load import NumberedLoad, check_acknowledged, check_ledgers
 from tests.support.waiting import wait_until
 
 QUEUES = 4

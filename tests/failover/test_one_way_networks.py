@@ -17,10 +17,10 @@ import pytest
 
 from tests.failover.limits import ROUNDS
 from tests.support import failover_report as report
-from tests.support.dledger_group import DLedgerGroup
-from tests.support.network_namespaces import Network
-from tests.support.numbered_load import NumberedLoad, check_acknowledged, check_ledgers
-from tests.support.skyrocket_process import SkyrocketNameserver
+from tests.support.processes.dledger_group import DLedgerGroup
+from tests.support.processes.network_namespaces import Network
+from tests.support.processes.numbered_load import NumberedLoad, check_acknowledged, check_ledgers
+from tests.support.processes.skyrocket_process import SkyrocketNameserver
 from tests.support.waiting import wait_until
 
 QUEUES = 4

@@ -16,9 +16,9 @@ from skyrocket.protocol.responses import ResponseCode
 from tests.failover.hurried_node import KEPT_S, HurriedBroker
 from tests.failover.limits import ROUNDS
 from tests.support import failover_report as report
-from tests.support.dledger_group import DLedgerGroup
-from tests.support.load import Wire, pull_request, records
-from tests.support.numbered_load import NumberedLoad
+from tests.support.processes.dledger_group import DLedgerGroup
+from tests.support.processes.load import Wire, pull_request, records
+from tests.support.processes.numbered_load import NumberedLoad
 from tests.support.waiting import wait_until
 
 TOPIC = "Expiring"

@@ -22,8 +22,8 @@ from skyrocket.store.log.readdress import Address
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.entry_window import EntryWindow
 from skyrocket.store.read.queue_run import RunQuery
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import FOREVER_MS, ROOT, START_MS, a_message, an_open_store
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import FOREVER_MS, ROOT, START_MS, a_message, an_open_store, run_sources
 from tests.support.twins import needs_twins, using
 
 pytestmark = needs_twins
@@ -186,7 +186,7 @@ def test_an_entry_close_to_the_largest_number_is_no_record():
             queue = store.queues.get("orders", 0)
             assert queue is not None
             queue.replace(1, place.to_bytes(8, signed=True) + size.to_bytes(4) + bytes(8))
-            sources = store.reading.run_sources()
+            sources = run_sources(store)
             packed, query = queue.read(0, 3), RunQuery("orders", 0, 0, 3, 2**40, None)
             assert TWINS["queue_run.read_pull_run"].compiled(*sources, packed, query) is None
             asks: list[PullNumbers] = [(1, 0, 1, 0), (2, 1, 1, 0), (3, 2, 1, 0)]

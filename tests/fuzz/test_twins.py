@@ -22,7 +22,7 @@ from skyrocket.protocol.message.properties import UNIQUE_KEY, encode_properties
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.message.unique_key import shape_of
 from skyrocket.protocol.system_names import HALF_TOPIC
-from tests.support.send_parts import BEGIN_MS, SendParts
+from tests.support.brokers.send_parts import BEGIN_MS, SendParts
 from tests.support.twins import needs_twins
 
 pytestmark = needs_twins

@@ -13,7 +13,7 @@ from skyrocket.auth.users import AccessKeys, UserType
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.signature import is_signed_by
-from tests.support.access_control import GuardedRouter
+from tests.support.brokers.access_control import GuardedRouter
 from tests.support.golden import GOLDEN
 
 N1 = AccessKeys("n1", "n1-secret")

@@ -23,8 +23,8 @@ from skyrocket.store.ledger.node_files import (
 )
 from skyrocket.store.offline.offline_store import OfflineStore
 from skyrocket.store.offline.verify import VerifyCounts, verify
-from tests.support.ledgers import GOLDEN_LEDGER_CONFIG, LedgerFiles, all_entries, golden_ledger, header_of
-from tests.support.store_messages import a_message
+from tests.support.stores.ledgers import GOLDEN_LEDGER_CONFIG, LedgerFiles, all_entries, golden_ledger, header_of
+from tests.support.stores.store_messages import a_message
 
 LENGTHS = {("TD", 0): 81, ("TD", 1): 44, ("TD", 2): 42, ("TD", 3): 42}
 
@@ -155,6 +155,7 @@ def test_queues_that_apaches_recovery_cut_are_whole_again(unpacked: Path, tmp_pa
 def test_what_the_group_has_not_confirmed_is_in_the_log_and_not_visible(unpacked: Path, tmp_path: Path) -> None:
     root = _copy(unpacked, "n0", tmp_path / "n0")
     LedgerFiles(root, "n0").checkpoint.write_bytes(b"endIndex=208\ncommittedIndex=200\n")
+    shutil.rmtree(root / "consumequeue")  # what Apache's queues have is confirmed, whatever the checkpoint says
     store = _open(root, "n0")
     assert (store.end_index, store.committed_index) == (208, 200)
     visible = sum(queue.max_offset for _, queue in store.queues)

@@ -17,7 +17,7 @@ from skyrocket.protocol.message.record import Record, decode_record, encode_reco
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.offline.offline_store import OfflineQueueRange, OfflineStore, message_id, properties_of
 from skyrocket.store.offline.verify import verify
-from tests.support.sample_stores import GOLDEN_CONFIG, fingerprint, golden_store
+from tests.support.stores.sample_stores import GOLDEN_CONFIG, fingerprint, golden_store
 
 MESSAGES = 64
 LOG_END = 18_571

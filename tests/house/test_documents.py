@@ -19,6 +19,8 @@ MODULE = re.compile(r"[\w*/.-]+\.(?:py|pyx|pxi)")
 TEST_PATH = re.compile(r"tests/[\w*/.-]*")
 TEST_NAME = re.compile(r"test_\w+")
 BLOCK = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+FIRST_CELL_THAT_LEANS = re.compile(r"^\| ((?:The same|As above|It|They|This)\b[^|]*)", re.MULTILINE)
+ONE_PAGE_LINES = 90
 EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -59,3 +61,13 @@ def test_documents_name_tests_that_exist(document: Path):
 def test_python_examples_can_be_pasted_into_a_file(document: Path):
     for example in EXAMPLE.findall(document.read_text()):
         compile(example, f"an example of {document.name}", "exec", dont_inherit=True)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_a_row_stands_on_its_own(document: Path):
+    leaning = FIRST_CELL_THAT_LEANS.findall(BLOCK.sub("", document.read_text()))
+    assert not leaning, f"these rows need another row to be understood: {leaning}"
+
+
+def test_the_architecture_fits_on_one_page():
+    assert (ROOT / "docs" / "architecture.md").read_text().count("\n") <= ONE_PAGE_LINES

@@ -21,12 +21,12 @@ from skyrocket.protocol.header import wire_names
 from skyrocket.protocol.requests import REQUESTS
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.signature import signed_fields
-from tests.support.access_control import GuardedRouter
-from tests.support.apache import run_java
-from tests.support.apache_admin import Admin
-from tests.support.apache_cluster import ApacheCluster
+from tests.support.apache.admin import Admin
+from tests.support.apache.cluster import ApacheCluster
+from tests.support.apache.packages import run_java
+from tests.support.brokers.access_control import GuardedRouter
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import SMALL_STORE, Skyrocket
+from tests.support.processes.skyrocket_process import SMALL_STORE, Skyrocket
 
 pytestmark = pytest.mark.interop
 

@@ -16,9 +16,9 @@ from skyrocket.protocol.headers import GetMaxOffsetRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.signature import signed_fields
-from tests.support.apache_cluster import ApacheCluster, send_request
+from tests.support.apache.cluster import ApacheCluster, send_request
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import SMALL_STORE, SkyrocketBroker, SkyrocketNameserver
+from tests.support.processes.skyrocket_process import SMALL_STORE, SkyrocketBroker, SkyrocketNameserver
 from tests.support.waiting import wait_until
 
 ROOT, ALICE = AccessKeys("root", "root-secret"), AccessKeys("alice", "alice-secret")

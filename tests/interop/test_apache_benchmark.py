@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.apache_archive import with_archive
-from tests.support.apache_cluster import JavaProcess
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.apache.archive import with_archive
+from tests.support.apache.cluster import JavaProcess
+from tests.support.processes.skyrocket_process import Skyrocket
 from tests.support.waiting import WAIT_S_MAX
 
 pytestmark = pytest.mark.interop

@@ -20,9 +20,9 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.headers import CreateTopicRequestHeader, GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache_archive import program
-from tests.support.apache_cluster import JavaProcess, send_request
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.apache.archive import program
+from tests.support.apache.cluster import JavaProcess, send_request
+from tests.support.processes.skyrocket_process import Skyrocket
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
 pytestmark = pytest.mark.interop
@@ -118,7 +118,7 @@ def examples(skyrocket: Skyrocket, tmp_path: Path) -> Iterator[Examples]:
         running.kill()
 
 
-def _asked(skyrocket: Skyrocket, command: Command) -> Command:
+def _ask(skyrocket: Skyrocket, command: Command) -> Command:
     host, port = skyrocket.address.split(":")
     answer = send_request((host, int(port)), command)
     assert answer is not None, "the broker does not answer"
@@ -137,7 +137,7 @@ def _create(skyrocket: Skyrocket, topic: str) -> None:
         topic_sys_flag=0,
         order=False,
     )
-    _asked(skyrocket, Command(RequestCode.UPDATE_AND_CREATE_TOPIC, opaque=1, fields=header.to_fields()))
+    _ask(skyrocket, Command(RequestCode.UPDATE_AND_CREATE_TOPIC, opaque=1, fields=header.to_fields()))
 
 
 def _stored(skyrocket: Skyrocket, topic: str) -> int:
@@ -145,7 +145,7 @@ def _stored(skyrocket: Skyrocket, topic: str) -> int:
     total = 0
     for queue_id in range(QUEUES):
         header = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
-        answer = _asked(skyrocket, Command(RequestCode.GET_MAX_OFFSET, opaque=1, fields=header.to_fields()))
+        answer = _ask(skyrocket, Command(RequestCode.GET_MAX_OFFSET, opaque=1, fields=header.to_fields()))
         total += answer.header(GetMaxOffsetResponseHeader).offset
     return total
 
@@ -240,4 +240,4 @@ def test_traces_are_stored(examples: Examples, skyrocket: Skyrocket) -> None:
     examples.tells(Told("tracemessage.TraceProducer", SENT, 128))
     header = GetMaxOffsetRequestHeader(topic="RMQ_SYS_TRACE_TOPIC", queue_id=0)
     command = Command(RequestCode.GET_MAX_OFFSET, opaque=1, fields=header.to_fields())
-    wait_until(lambda: _asked(skyrocket, command).header(GetMaxOffsetResponseHeader).offset > 0, lambda: "no trace is stored")
+    wait_until(lambda: _ask(skyrocket, command).header(GetMaxOffsetResponseHeader).offset > 0, lambda: "no trace is stored")

@@ -18,7 +18,7 @@ from skyrocket.protocol.config_text import decode_config, encode_config
 from skyrocket.protocol.errors import BodyError
 from skyrocket.protocol.fastjson.codec import Dialect, decode, encode, encode_pretty
 from skyrocket.protocol.fastjson.reader import parse
-from tests.support.apache import run_java
+from tests.support.apache.packages import run_java
 from tests.support.body_values import TEXTS, any_body, body_types, without_order
 
 pytestmark = pytest.mark.interop

@@ -15,7 +15,7 @@ import pytest
 
 from skyrocket.client.consumer.offsets.offset_file import OffsetFile
 from skyrocket.client.queues import Queue
-from tests.support.apache import JAVA_OPENS, compiled, library
+from tests.support.apache.packages import JAVA_OPENS, compiled, library
 from tests.support.client_questions import GOLDEN, our_answer, questions
 
 pytestmark = pytest.mark.interop

@@ -10,7 +10,7 @@ import pytest
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.nameserver.settings import NameserverSettings
 from skyrocket.settings.table import Settings
-from tests.support.apache import run_java
+from tests.support.apache.packages import run_java
 
 pytestmark = pytest.mark.interop
 

@@ -18,7 +18,7 @@ from skyrocket.store.files import Disk
 from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import ENTRY_BYTES
-from tests.support.apache_cluster import ApacheCluster
+from tests.support.apache.cluster import ApacheCluster
 
 pytestmark = pytest.mark.interop
 

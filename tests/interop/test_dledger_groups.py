@@ -15,8 +15,8 @@ import pytest
 from skyrocket.client import Message, SendStatus
 from skyrocket.client.errors import ClientError
 from skyrocket.client.sync import Producer
-from tests.support.apache_cluster import ApacheCluster
-from tests.support.dledger_group import DLedgerGroup, Kind
+from tests.support.apache.cluster import ApacheCluster
+from tests.support.processes.dledger_group import DLedgerGroup, Kind
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop

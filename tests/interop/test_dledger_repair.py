@@ -13,9 +13,9 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import decode, encode
 from skyrocket.protocol.requests import RequestCode
 from tests.interop.test_dledger_groups import QUEUES, SETTINGS, TOPIC, send_some
-from tests.support.apache_cluster import ApacheCluster, send_request
-from tests.support.dledger_group import BROKER, DLedgerGroup
-from tests.support.skyrocket_process import SkyrocketBroker
+from tests.support.apache.cluster import ApacheCluster, send_request
+from tests.support.processes.dledger_group import BROKER, DLedgerGroup
+from tests.support.processes.skyrocket_process import SkyrocketBroker
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop

@@ -22,12 +22,12 @@ from skyrocket.store.config import StoreConfig
 from skyrocket.store.ledger.ledger_store import LedgerStore
 from skyrocket.store.ledger.node_files import TermVote
 from skyrocket.store.offline.verify import verify
-from tests.support.apache_cluster import ApacheCluster, JavaProcess, send_request
-from tests.support.ledgers import LedgerFiles, all_entries
+from tests.support.apache.cluster import ApacheCluster, JavaProcess, send_request
+from tests.support.brokers.running_broker import pull_header, records, send_header
 from tests.support.ports import free_port
-from tests.support.running_broker import pull_header, records, send_header
-from tests.support.sample_stores import flip
-from tests.support.store_messages import a_message
+from tests.support.stores.ledgers import LedgerFiles, all_entries
+from tests.support.stores.sample_stores import flip
+from tests.support.stores.store_messages import a_message
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop

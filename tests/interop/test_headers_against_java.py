@@ -15,7 +15,7 @@ from skyrocket.protocol.headers import BoundaryType
 from skyrocket.protocol.permissions import Action, Permission, Resource, resource_fields
 from skyrocket.protocol.requests import REQUESTS
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache import run_java
+from tests.support.apache.packages import run_java
 
 pytestmark = pytest.mark.interop
 

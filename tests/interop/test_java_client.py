@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.apache_cluster import ApacheCluster
-from tests.support.java_scenes import Cluster, Got, Out, Refused, Scenes, Sent
-from tests.support.skyrocket_process import Skyrocket, registered
+from tests.support.apache.cluster import ApacheCluster
+from tests.support.apache.java_scenes import Cluster, Got, Out, Refused, Scenes, Sent
+from tests.support.processes.skyrocket_process import Skyrocket, registered
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop
@@ -364,7 +364,7 @@ def test_members_come_and_go_and_every_message_is_consumed_once(client: Scenes, 
     wait_until(lambda: client.share(first) == everything, "the only member has every queue")
     client.send(topic, *numbered(40, "alone"), how="async")
     assert bodies(client.heard(first, 40)) == bodies(numbered(40, "alone"))
-    _settled(client, group, topic, 40, [first])
+    _wait_until_settled(client, group, topic, 40, [first])
 
     second = client.push(group, topic, listener=listener)
     wait_until(lambda: len(client.share(first)) == len(client.share(second)) == 2, "two members have two queues each")
@@ -375,7 +375,7 @@ def test_members_come_and_go_and_every_message_is_consumed_once(client: Scenes, 
     assert {message.queue for message in by_second} == client.share(second)
     together = client.heard(first, 0)[40:] + by_second
     assert bodies(together) == bodies(numbered(40, "together"))
-    _settled(client, group, topic, 80, [first, second])
+    _wait_until_settled(client, group, topic, 80, [first, second])
 
     client.ask("leave", first)
     wait_until(lambda: client.share(second) == everything, "the member that stays has every queue")
@@ -386,7 +386,7 @@ def test_members_come_and_go_and_every_message_is_consumed_once(client: Scenes, 
     client.ask("leave", second)
 
 
-def _settled(client: Scenes, group: str, topic: str, messages: int, members: list[str]) -> None:
+def _wait_until_settled(client: Scenes, group: str, topic: str, messages: int, members: list[str]) -> None:
     """Wait until the broker knows that a group has consumed so many: who takes over a queue goes on from there."""
 
     def is_known() -> bool:
@@ -566,7 +566,7 @@ def test_producers_and_consumers_go_on_when_the_broker_was_started_again(client:
         assert bodies(client.heard(consumer, 20)) == bodies(numbered(20, "before"))
     assert bodies(client.poll(lite, 20)) == bodies(numbered(20, "before"))
     for each, consumer in zip((group, ordered), consumers, strict=True):
-        _settled(client, each, topic, 20, [consumer])
+        _wait_until_settled(client, each, topic, 20, [consumer])
 
     skyrocket.stop()
     (result,) = client.try_to_send(topic, Out(b"to nobody"), by=producer)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from skyrocket.testing.sync import LocalBroker as SyncBroker
-from tests.support.certificates import Authority, Certificate
-from tests.support.java_scenes import Cluster, Out, Scenes, Sent
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver, tls_of
+from tests.support.apache.java_scenes import Cluster, Out, Scenes, Sent
+from tests.support.processes.certificates import Authority, Certificate
+from tests.support.processes.skyrocket_process import SkyrocketBroker, SkyrocketNameserver, tls_of
 
 pytestmark = pytest.mark.interop
 
@@ -40,7 +40,7 @@ def test_clients_go_on_from_their_last_route_when_every_nameserver_is_gone(tmp_p
 
 
 def test_the_java_client_speaks_tls_with_both_servers(tmp_path: Path):
-    tls = Certificate.made(tmp_path).server_settings
+    tls = Certificate.make(tmp_path).server_settings
     with (
         SkyrocketNameserver(tmp_path / "names", tls) as names,
         SkyrocketBroker(tmp_path / "broker", names.nameserver, tls) as broker,
@@ -57,7 +57,7 @@ def test_the_java_client_speaks_tls_with_both_servers(tmp_path: Path):
 
 
 def test_the_java_client_shows_its_certificate_where_one_is_required(tmp_path: Path):
-    authority = Authority.made(tmp_path / "ca")
+    authority = Authority.make(tmp_path / "ca")
     shown, own = authority.certificate("server"), authority.certificate("client")
     settings = authority.mutual_settings(shown, own)
     flags = ["-Dtls.enable=true", "-Dtls.test.mode.enable=false", "-Dtls.client.authServer=true"]

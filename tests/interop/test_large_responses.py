@@ -13,10 +13,10 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.message.record import iterate_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache import run_java
-from tests.support.apache_cluster import ApacheCluster, send_request
-from tests.support.running_broker import pull_header
-from tests.support.skyrocket_process import Skyrocket, registered
+from tests.support.apache.cluster import ApacheCluster, send_request
+from tests.support.apache.packages import run_java
+from tests.support.brokers.running_broker import pull_header
+from tests.support.processes.skyrocket_process import Skyrocket, registered
 
 pytestmark = pytest.mark.interop
 

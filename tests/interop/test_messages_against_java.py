@@ -25,7 +25,7 @@ from skyrocket.protocol.message.message_id import UniqueIdFactory, decode_offset
 from skyrocket.protocol.message.properties import decode_properties, encode_properties
 from skyrocket.protocol.message.record import MAGIC, MAGIC_V2, Record, body_crc32, decode_record, encode_record
 from skyrocket.protocol.message.tags import java_hash, subscription_codes
-from tests.support.apache import run_java
+from tests.support.apache.packages import run_java
 
 pytestmark = pytest.mark.interop
 

@@ -19,11 +19,11 @@ from skyrocket.protocol.bodies import (
 from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.headers import ConsumerSendMsgBackRequestHeader, UpdateConsumerOffsetRequestHeader
 from skyrocket.protocol.requests import RequestCode
-from tests.support.apache_cluster import ApacheCluster
-from tests.support.http_client import Page, ask_async, parse_page
+from tests.support.apache.cluster import ApacheCluster
+from tests.support.brokers.running_broker import RunningBroker, records
 from tests.support.ports import free_port
-from tests.support.running_broker import RunningBroker, records
-from tests.support.skyrocket_process import SkyrocketBroker
+from tests.support.processes.http_client import Page, ask_async, parse_page
+from tests.support.processes.skyrocket_process import SkyrocketBroker
 from tests.support.waiting import WAIT_S_MAX
 
 pytestmark = pytest.mark.interop

@@ -16,10 +16,10 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache_admin import Admin, Message
-from tests.support.apache_cluster import ApacheCluster, JavaProcess, send_request
+from tests.support.apache.admin import Admin, Message
+from tests.support.apache.cluster import ApacheCluster, JavaProcess, send_request
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import SMALL_STORE, SkyrocketBroker, SkyrocketNameserver, registered
+from tests.support.processes.skyrocket_process import SMALL_STORE, SkyrocketBroker, SkyrocketNameserver, registered
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from skyrocket.settings.server import ServerSettings
-from tests.support.apache_admin import Admin
-from tests.support.apache_cluster import ApacheCluster
+from tests.support.apache.admin import Admin
+from tests.support.apache.cluster import ApacheCluster
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import SMALL_STORE, Skyrocket
+from tests.support.processes.skyrocket_process import SMALL_STORE, Skyrocket
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
 pytestmark = pytest.mark.interop

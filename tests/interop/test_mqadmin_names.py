@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.apache_admin import Admin
+from tests.support.apache.admin import Admin
 from tests.support.twin_commands import read_twins, unmatched
 
 pytestmark = pytest.mark.interop

@@ -22,9 +22,9 @@ from skyrocket.protocol.fastjson.reader import parse
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.settings.metrics import MonitoredSettings
-from tests.support.apache_archive import program
-from tests.support.apache_cluster import ApacheCluster, Client, JavaProcess, send_request
-from tests.support.cpu_pressure import read_cpu_wait_s
+from tests.support.apache.archive import program
+from tests.support.apache.cluster import ApacheCluster, Client, JavaProcess, send_request
+from tests.support.processes.cpu_pressure import read_cpu_wait_s
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
 pytestmark = pytest.mark.interop

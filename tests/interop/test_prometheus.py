@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.support.http_client import ask
 from tests.support.monitoring_files import ALERTS, FOLDER, alerts, panels
 from tests.support.ports import free_port
-from tests.support.prometheus_server import prometheus_server
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+from tests.support.processes.http_client import ask
+from tests.support.processes.prometheus_server import prometheus_server
+from tests.support.processes.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
 from tests.support.tools import need
 from tests.support.waiting import wait_until
 

@@ -17,12 +17,18 @@ import pytest
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.headers import CreateTopicRequestHeader
 from skyrocket.protocol.requests import RequestCode
-from tests.support.apache_admin import Admin
-from tests.support.apache_cluster import ApacheCluster, send_request
-from tests.support.java_scenes import Cluster, Got, Out, Scenes
+from tests.support.apache.admin import Admin
+from tests.support.apache.cluster import ApacheCluster, send_request
+from tests.support.apache.java_scenes import Cluster, Got, Out, Scenes
+from tests.support.apache.transaction_scenes import COMMIT, ROLLBACK, UNKNOWN, TransactionScenes, stored
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import SMALL_STORE, SkyrocketBroker, SkyrocketNameserver, SkyrocketProxy, registered
-from tests.support.transaction_scenes import COMMIT, ROLLBACK, UNKNOWN, TransactionScenes, stored
+from tests.support.processes.skyrocket_process import (
+    SMALL_STORE,
+    SkyrocketBroker,
+    SkyrocketNameserver,
+    SkyrocketProxy,
+    registered,
+)
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop

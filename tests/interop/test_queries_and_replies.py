@@ -20,11 +20,11 @@ from skyrocket.protocol.bodies import TopicRouteData
 from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.message.message_id import decode_offset_id
 from skyrocket.protocol.requests import RequestCode
-from tests.support.apache_admin import Admin
-from tests.support.apache_cluster import ApacheCluster
-from tests.support.java_scenes import Cluster
-from tests.support.query_scenes import Failed, Found, QueryScenes
-from tests.support.skyrocket_process import Skyrocket, registered
+from tests.support.apache.admin import Admin
+from tests.support.apache.cluster import ApacheCluster
+from tests.support.apache.java_scenes import Cluster
+from tests.support.apache.query_scenes import Failed, Found, QueryScenes
+from tests.support.processes.skyrocket_process import Skyrocket, registered
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
 pytestmark = pytest.mark.interop
@@ -277,7 +277,7 @@ def test_a_topic_of_the_order_configuration_is_ordered_and_its_route_says_so(cli
     topic, by = client.topic("ordered", queues=4), client.producer()
     assert not client.is_ordered(topic)
     client.order(topic, "broker-a:2")
-    route = decode(client.nameserver_asked(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).body, TopicRouteData)
+    route = decode(client.ask_nameserver(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).body, TopicRouteData)
     assert route.order_topic_conf == "broker-a:2"
     wait_until(lambda: client.is_ordered(topic), "the broker has heard of it")
     wait_until(lambda: client.ask("writable", by, topic) == [["0"], ["1"]], "producers send to these queues only")

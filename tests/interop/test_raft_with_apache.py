@@ -12,8 +12,8 @@ import pytest
 
 from skyrocket.raft.config import GroupConfig, Timings
 from skyrocket.raft.ports import Role
-from tests.support.apache import JAVA_SMALL, compiled, library
-from tests.support.memory_ledger import MemoryNode
+from tests.support.apache.packages import JAVA_SMALL, compiled, library
+from tests.support.brokers.memory_ledger import MemoryNode
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.interop

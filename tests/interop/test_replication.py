@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache_cluster import ApacheCluster
+from tests.support.apache.cluster import ApacheCluster
 from tests.support.ports import free_port
-from tests.support.replication import MasterLoad, are_equal, explain, numbers_in
-from tests.support.skyrocket_process import SMALL_STORE, SkyrocketBroker
+from tests.support.processes.replication import MasterLoad, are_equal, explain, numbers_in
+from tests.support.processes.skyrocket_process import SMALL_STORE, SkyrocketBroker
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop

@@ -22,10 +22,10 @@ from skyrocket.protocol.message.properties import decode_properties
 from skyrocket.protocol.message.record import Record, iterate_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache_cluster import ApacheCluster, send_request
-from tests.support.java_scenes import Cluster, Out, Scenes
-from tests.support.running_broker import pull_header, send_header
-from tests.support.skyrocket_process import Skyrocket, registered
+from tests.support.apache.cluster import ApacheCluster, send_request
+from tests.support.apache.java_scenes import Cluster, Out, Scenes
+from tests.support.brokers.running_broker import pull_header, send_header
+from tests.support.processes.skyrocket_process import Skyrocket, registered
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop

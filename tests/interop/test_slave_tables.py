@@ -20,10 +20,10 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import decode, encode
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache_cluster import ApacheCluster, send_request
+from tests.support.apache.cluster import ApacheCluster, send_request
 from tests.support.ports import free_port
-from tests.support.replica_pair import BOTH, MASTER, SLAVE
-from tests.support.skyrocket_process import SMALL_STORE, SkyrocketBroker
+from tests.support.processes.replica_pair import BOTH, MASTER, SLAVE
+from tests.support.processes.skyrocket_process import SMALL_STORE, SkyrocketBroker
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop

@@ -24,9 +24,9 @@ from skyrocket.spark.options.source_options import source_options
 from skyrocket.spark.source.partitions import QueuePartition
 from tests.client.consumer_support import QUICK
 from tests.client.servers import until
-from tests.support.apache_admin import Admin
-from tests.support.apache_cluster import ApacheCluster
-from tests.support.replica_pair import BROKER, QUEUES, ReplicaPair
+from tests.support.apache.admin import Admin
+from tests.support.apache.cluster import ApacheCluster
+from tests.support.processes.replica_pair import BROKER, QUEUES, ReplicaPair
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop

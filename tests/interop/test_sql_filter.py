@@ -8,7 +8,7 @@ import pytest
 
 from skyrocket.broker.pull.sql.errors import ExpressionError, UndecidedError
 from skyrocket.broker.pull.sql.filter import SqlFilter
-from tests.support.apache import run_java
+from tests.support.apache.packages import run_java
 from tests.support.sql_expressions import Case, cases
 
 pytestmark = pytest.mark.interop

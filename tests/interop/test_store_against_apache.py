@@ -43,8 +43,8 @@ from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import ENTRY_BYTES
 from skyrocket.store.recovery.offline_repair import OfflineRepair
-from tests.support import kill9_writer
-from tests.support.apache_cluster import ApacheCluster, JavaProcess, NotStartedError
+from tests.support.apache.cluster import ApacheCluster, JavaProcess, NotStartedError
+from tests.support.stores import kill9_writer
 
 pytestmark = pytest.mark.interop
 
@@ -470,7 +470,7 @@ def test_messages_acknowledged_before_kill_9_are_served_by_apache(apache: Apache
 def acknowledged_before_kill(directory: Path, seed: int, began_ms: int) -> list[tuple[int, tuple[str, int, int], int]]:
     """Return (number, place, physical offset) of what a writer acknowledged before it was killed, after the 600th message."""
     arguments = [str(directory), str(seed), str(began_ms), *KILLED_TOPICS]
-    command = [sys.executable, "-m", "tests.support.kill9_writer", *arguments]
+    command = [sys.executable, "-m", "tests.support.stores.kill9_writer", *arguments]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
     assert writer.stdout is not None
     try:

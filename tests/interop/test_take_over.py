@@ -26,11 +26,11 @@ from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache_admin import Admin, Message
-from tests.support.apache_cluster import ApacheCluster, JavaProcess, send_request
+from tests.support.apache.admin import Admin, Message
+from tests.support.apache.cluster import ApacheCluster, JavaProcess, send_request
+from tests.support.brokers.running_broker import pull_header, records, send_header
 from tests.support.ports import free_port
-from tests.support.running_broker import pull_header, records, send_header
-from tests.support.skyrocket_process import SMALL_STORE, SkyrocketBroker
+from tests.support.processes.skyrocket_process import SMALL_STORE, SkyrocketBroker
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop

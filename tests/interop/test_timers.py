@@ -18,12 +18,12 @@ from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.timers.timer_checkpoint import decode_timer_checkpoint
-from tests.support.apache_archive import program
-from tests.support.apache_cluster import ApacheCluster, Client, JavaProcess, send_request
-from tests.support.cpu_pressure import read_cpu_wait_s
+from tests.support.apache.archive import program
+from tests.support.apache.cluster import ApacheCluster, Client, JavaProcess, send_request
+from tests.support.brokers.running_broker import pull_header, records, send_header
 from tests.support.ports import free_port
-from tests.support.running_broker import pull_header, records, send_header
-from tests.support.skyrocket_process import SMALL_STORE, Skyrocket, SkyrocketBroker, registered
+from tests.support.processes.cpu_pressure import read_cpu_wait_s
+from tests.support.processes.skyrocket_process import SMALL_STORE, Skyrocket, SkyrocketBroker, registered
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
 pytestmark = pytest.mark.interop

@@ -20,10 +20,10 @@ from skyrocket.protocol.message.properties import decode_properties
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT
-from tests.support.apache_cluster import OPS_IN_BATCHES, ApacheCluster, send_request
+from tests.support.apache.cluster import OPS_IN_BATCHES, ApacheCluster, send_request
+from tests.support.apache.transaction_scenes import COMMIT, ROLLBACK, UNKNOWN, Transacted, TransactionScenes, stored
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import SMALL_STORE, Skyrocket, SkyrocketBroker, registered
-from tests.support.transaction_scenes import COMMIT, ROLLBACK, UNKNOWN, Transacted, TransactionScenes, stored
+from tests.support.processes.skyrocket_process import SMALL_STORE, Skyrocket, SkyrocketBroker, registered
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop

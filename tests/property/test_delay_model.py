@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skyrocket.store.config import delay_levels_ms
-from tests.support.delays import Delays
+from tests.support.brokers.delays import Delays
 
 LEVELS = "1s 5s 7s"
 LEVELS_MS = delay_levels_ms(LEVELS)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from skyrocket.broker.replication.roles import BrokerRole
 from skyrocket.protocol.frame import Serialization, join_frame
 from tests.property.test_send_fast_path import mostly
-from tests.support.pull_parts import PullParts, a_filled_disk, a_request
-from tests.support.running_broker import pull_header
+from tests.support.brokers.pull_parts import PullParts, a_filled_disk, a_request
+from tests.support.brokers.running_broker import pull_header
 from tests.support.twins import KINDS, using
 
 DISK = a_filled_disk()

@@ -19,8 +19,9 @@ from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import ConsumeQueue
 from skyrocket.store.read.queue_run import RunQuery
 from tests.property.test_pull_fast_path import ODD
-from tests.support.pull_parts import SETTINGS, a_filled_disk, a_pull
-from tests.support.simulated_disk import SimulatedDisk
+from tests.support.brokers.pull_parts import SETTINGS, a_filled_disk, a_pull
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import run_sources
 from tests.support.twins import needs_twins
 from tests.unit.store.read.test_queue_run import damage
 
@@ -134,7 +135,7 @@ def test_framed_runs_are_equal(damaged: tuple[MessageStore, Random]):
 
 def test_run_of_one_pull_is_equal(damaged: tuple[MessageStore, Random]):
     (store, random), twins = damaged, TWINS["queue_run.read_pull_run"]
-    sources, runs = store.reading.run_sources(), 0
+    sources, runs = run_sources(store), 0
     for _ in range(60):
         queue, wanted = a_query(store, random)
         packed, hint, found = queue.read(wanted.offset, random.choice([1, 40, 1024])), sources.checksums._hint, []

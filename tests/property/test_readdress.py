@@ -9,8 +9,8 @@ from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.message.record import MAGIC, MAGIC_V2, Record, encode_record
 from skyrocket.store.log.readdress import Address, ReaddressRequest, readdress_record, readdress_records
 from skyrocket.store.message_store import MessageStore
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import ROOT, SMALL, START_MS
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import ROOT, SMALL, START_MS
 
 KEYS = [b"7F000001A1B218B4AAC2000000000012", b"7F000001A1B218B4AAC2000000000013"]
 hosts = st.sampled_from([pack_host("10.0.0.7", 1), pack_host("fd00::7", 2)])

@@ -15,8 +15,8 @@ from skyrocket.protocol.command import Command, decode_command, encode_command
 from skyrocket.protocol.frame import FrameSplitter, Serialization, join_frame
 from skyrocket.protocol.message.batch import BatchEntry, encode_batch
 from skyrocket.protocol.system_names import HALF_TOPIC
-from tests.support.send_parts import SendParts, connected
-from tests.support.store_messages import read_queue
+from tests.support.brokers.send_parts import SendParts, connected
+from tests.support.stores.store_messages import read_queue
 from tests.support.twins import KINDS, using
 
 # What SEND_OK promises: in memory here, on disk here, or on the disks of a majority of a DLedger group.

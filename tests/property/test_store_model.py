@@ -16,8 +16,8 @@ from skyrocket.protocol.message.record import decode_record
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.message import AppendRequest, AppendResult
 from skyrocket.store.message_store import MessageStore
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import FOREVER_MS, ROOT, START_MS, a_message, queue_views, unique_key
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import FOREVER_MS, ROOT, START_MS, a_message, expire_oldest, queue_views, unique_key
 
 QUEUES = [("orders", 0), ("orders", 1), ("t", 0)]
 
@@ -140,7 +140,7 @@ class StoreAndModel(RuleBasedStateMachine):
     @rule()
     def expire_oldest(self) -> None:
         assert self.store is not None
-        start = self.store.retention.expire_oldest()  # what is not flushed is flushed before its segment goes
+        start = expire_oldest(self.store)  # what is not flushed is flushed before its segment goes
         self.flushed = max(self.flushed, self.store.horizon.flushed)
         self.known = [known for known in self.known if known.placed.physical_offset >= start]
 

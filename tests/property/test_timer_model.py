@@ -13,8 +13,8 @@ import pytest
 
 from skyrocket.store.cold_reads import WaitsForDiskError
 from skyrocket.store.errors import StoreError
-from tests.support.simulated_disk import PowerCut
-from tests.support.timer_world import ROLL_WINDOW_SLOTS, SLOTS, TimerWorld
+from tests.support.brokers.timer_world import ROLL_WINDOW_SLOTS, SLOTS, TimerWorld
+from tests.support.stores.simulated_disk import PowerCut
 
 DELAYS_MS = (1, 15, 300, 999, 1_000, 1_001, 2_500, 7_000, 30_000, ROLL_WINDOW_SLOTS * 1_000, 2 * ROLL_WINDOW_SLOTS * 1_000 + 500)
 NEVER = 10**9

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 from skyrocket.store.message import AppendResult
-from tests.support.transaction_parts import Transacting
+from tests.support.brokers.transaction_parts import Transacting
 
 ROUND_MS = 5_000
 OUTCOMES = (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK)

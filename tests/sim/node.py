@@ -210,7 +210,7 @@ class SimNode:
                 equal = all(entry.index < len(stored) and is_same(stored[entry.index], entry) for entry in entries)
                 return EntriesCompared(compare_id, equal)
             case Committed(index):
-                self._committed(index)
+                self._on_committed(index)
             case RoleChanged(role, term, _):
                 self.world.note(f"{self.name} is {role.value} in term {term}")
                 if role is Role.LEADER:
@@ -293,9 +293,9 @@ class SimNode:
         if effect is not None and not self._syncing_state:
             self._unsynced_state = None
             self._syncing_state = True
-            self.later(self._sync_delay(), lambda: self._state_synced(effect))
+            self.later(self._sync_delay(), lambda: self._on_state_synced(effect))
 
-    def _state_synced(self, effect: Persist) -> Event:
+    def _on_state_synced(self, effect: Persist) -> Event:
         self._syncing_state = False
         self._sync_state()
         if not (self.loose and self.world.plan.weak):
@@ -331,7 +331,7 @@ class SimNode:
         self._write(len(log) - 1, entries)
         return Proposed(entries[-1].index, end)
 
-    def _committed(self, index: int) -> None:
+    def _on_committed(self, index: int) -> None:
         assert self.raft is not None
         log, checker = self.disk.entries, self.world.checker
         checker.commit(self.name, self.raft.term, log, self.readable + 1, index)

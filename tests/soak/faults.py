@@ -8,7 +8,7 @@ from collections import Counter
 from tests.soak.clock import Clock
 from tests.soak.faulty_disk import FULL, HEALTHY, SLOW
 from tests.soak.processes import Servers
-from tests.support.skyrocket_process import SkyrocketProcess
+from tests.support.processes.skyrocket_process import SkyrocketProcess
 
 KILL_EVERY_S = (6.0, 20.0)
 DISK_EVERY_S = (4.0, 12.0)

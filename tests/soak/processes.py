@@ -10,7 +10,7 @@ from skyrocket.client import Admin, ClientError
 from tests.soak.faulty_disk import HEALTHY, DiskControl
 from tests.soak.loop_probe import read_pauses
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import SMALL_STORE, SkyrocketNameserver, SkyrocketProcess, registered
+from tests.support.processes.skyrocket_process import SMALL_STORE, SkyrocketNameserver, SkyrocketProcess, registered
 from tests.support.waiting import WAIT_S_MAX
 
 BROKERS = ("broker-a", "broker-b")

@@ -12,7 +12,7 @@ from skyrocket.protocol.command import ONEWAY_FLAG, Command, encode_command
 from skyrocket.protocol.requests import RequestCode
 from tests.soak.clock import Clock
 from tests.soak.messages import TOPIC
-from tests.support.load import pull_request
+from tests.support.processes.load import pull_request
 
 STAY_S = 5.0
 CROWD = 100

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.apache_cluster import ApacheCluster
-from tests.support.skyrocket_process import Skyrocket
-from tests.support.spark_java import QUICK, java_options
+from tests.support.apache.cluster import ApacheCluster
+from tests.support.processes.skyrocket_process import Skyrocket
+from tests.support.spark.java import QUICK, java_options
 
 # A JVM that lives for a minute on two cores: a small heap, no web page, few tasks for a shuffle.
 TEST_CONFIG = {

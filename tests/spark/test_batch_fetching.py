@@ -17,9 +17,9 @@ from skyrocket.spark.errors import DataLossError, SparkSourceError, UnreachableC
 from skyrocket.spark.options.source_options import source_options
 from skyrocket.spark.source.batch_reader import BatchReader
 from skyrocket.testing import sync as testing
-from tests.support.apache_cluster import ApacheCluster
-from tests.support.forgetting import FORGETFUL, expire
-from tests.support.skyrocket_process import Skyrocket, SkyrocketBroker, SkyrocketNameserver
+from tests.support.apache.cluster import ApacheCluster
+from tests.support.brokers.forgetting import FORGETFUL, expire
+from tests.support.processes.skyrocket_process import Skyrocket, SkyrocketBroker, SkyrocketNameserver
 from tests.support.waiting import wait_until
 
 TOPIC = "orders"

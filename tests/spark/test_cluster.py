@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.sample_stores import sample_store
-from tests.support.spark_processes import job, python_without_skyrocket, standalone_cluster
+from tests.support.spark.processes import job, python_without_skyrocket, standalone_cluster
+from tests.support.stores.sample_stores import sample_store
 
 BODIES = sorted(f"body {number}" for number in range(200))
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.spark.conftest import config_with_archive
 from tests.spark.test_cluster import BODIES, run_jobs
-from tests.support.spark_processes import connect_server, job, python_without_skyrocket
+from tests.support.spark.processes import connect_server, job, python_without_skyrocket
 
 pytest.importorskip("grpc")
 

@@ -14,8 +14,8 @@ import pytest
 from skyrocket.spark import register
 from skyrocket.spark.registration import zip_package
 from tests.spark.conftest import config_with_archive
-from tests.support.sample_stores import sample_store
-from tests.support.spark_processes import python_without_skyrocket
+from tests.support.spark.processes import python_without_skyrocket
+from tests.support.stores.sample_stores import sample_store
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAIN_SESSION = """

@@ -19,9 +19,9 @@ from skyrocket.spark.options.sink_options import SinkOptions
 from skyrocket.spark.options.source_options import source_options
 from skyrocket.spark.source.batch_reader import BatchReader
 from tests.spark.sink_scenes import bodies, commit, exactly_once, options_for, send, stage
-from tests.support.apache_cluster import ApacheCluster
-from tests.support.certificates import Certificate
-from tests.support.skyrocket_process import Skyrocket, SkyrocketBroker, SkyrocketNameserver
+from tests.support.apache.cluster import ApacheCluster
+from tests.support.processes.certificates import Certificate
+from tests.support.processes.skyrocket_process import Skyrocket, SkyrocketBroker, SkyrocketNameserver
 from tests.support.waiting import wait_until
 
 TOPIC = "orders"
@@ -63,7 +63,7 @@ def read(nameserver: str, options: Mapping[str, str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return Certificate.made(tmp_path_factory.mktemp("tls"))
+    return Certificate.make(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture

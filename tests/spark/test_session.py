@@ -15,7 +15,7 @@ import skyrocket.spark
 from skyrocket.spark.errors import OptionError
 from skyrocket.spark.session.builder import default_master, is_local, is_remote
 from tests.spark.conftest import TEST_CONFIG
-from tests.support.sample_stores import sample_store
+from tests.support.stores.sample_stores import sample_store
 
 NOWHERE = "127.0.0.1:1"
 CANNOT_SEND = "Rows cannot be sent to topic 'orders' within 0 s (option 'retryTimeout')"

@@ -14,7 +14,7 @@ import pytest
 from skyrocket.client import sync as client
 from tests.spark.sink_deaths import Life, mortal_commit
 from tests.spark.sink_scenes import bodies, commit, exactly_once, messages, options_for, send, stage, visible_bodies
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+from tests.support.processes.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
 
 ROWS = [f"row {number}" for number in range(9)]
 EVERY = sorted(row.encode() for row in ROWS)

@@ -25,8 +25,8 @@ from skyrocket.spark.sink.ledger_entries import BatchCommitted, BatchCommitting,
 from tests.spark.conftest import Cluster
 from tests.spark.sink_deaths import Life, mortal_commit, no_check
 from tests.spark.sink_scenes import abort, bodies, commit, count_in, exactly_once, messages, stage, visible_bodies
-from tests.support.apache_cluster import ApacheCluster
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.apache.cluster import ApacheCluster
+from tests.support.processes.skyrocket_process import Skyrocket
 
 ROWS = [f"row {number}" for number in range(5)]
 EVERY = sorted(row.encode() for row in ROWS)

@@ -15,9 +15,9 @@ import pytest
 
 from skyrocket.client import sync as client
 from tests.spark.sink_scenes import visible_bodies
-from tests.support.skyrocket_process import Skyrocket
-from tests.support.spark_crash import SEED, Sender, SparkDriver, ask_until_answered
-from tests.support.spark_kills import KilledJob, kill_brokers, kill_drivers, kill_workers, running
+from tests.support.processes.skyrocket_process import Skyrocket
+from tests.support.spark.crash import SEED, Sender, SparkDriver, ask_until_answered
+from tests.support.spark.kills import KilledJob, kill_brokers, kill_drivers, kill_workers, running
 
 SOURCE, SINK = "raw", "refined"
 
@@ -39,7 +39,7 @@ class ToTopic(KilledJob):
         super().__init__(
             broker,
             Sender(broker.nameserver, SOURCE, SEED),
-            SparkDriver("tests.support.stream_to_topic", arguments, folder / "driver.log"),
+            SparkDriver("tests.support.spark.stream_to_topic", arguments, folder / "driver.log"),
         )
 
     def rows(self) -> int:

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from tests.spark.sink_scenes import bodies, commit, exactly_once, options_for, send, stage, visible_bodies
-from tests.support.apache_cluster import ApacheCluster, JavaProcess
+from tests.support.apache.cluster import ApacheCluster, JavaProcess
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import Skyrocket
-from tests.support.spark_crash import CRASHES, REPOSITORY, SEED
+from tests.support.processes.skyrocket_process import Skyrocket
+from tests.support.spark.crash import CRASHES, REPOSITORY, SEED
 from tests.support.waiting import wait_until
 
 ROWS = 1_500
@@ -75,7 +75,7 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
 
 def kill_during_commit(broker: Broker, topic: str, moment_s: float, seed: int) -> bool:
     """Kill a process that commits, this long after it has staged its rows. Return whether it was still running."""
-    command = [sys.executable, "-m", "tests.support.sink_committer", broker.nameserver, topic, topic, str(ROWS), str(seed)]
+    command = [sys.executable, "-m", "tests.support.spark.sink_committer", broker.nameserver, topic, topic, str(ROWS), str(seed)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"READY\n"

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from skyrocket.client import sync as client
-from tests.support.skyrocket_process import Skyrocket
-from tests.support.spark_crash import SEED, Sender, SparkDriver, check_once, topic_content
-from tests.support.spark_kills import KilledJob, kill_brokers, kill_drivers, kill_workers, running
-from tests.support.spark_streams import read_output
+from tests.support.processes.skyrocket_process import Skyrocket
+from tests.support.spark.crash import SEED, Sender, SparkDriver, check_once, topic_content
+from tests.support.spark.kills import KilledJob, kill_brokers, kill_drivers, kill_workers, running
+from tests.support.spark.streams import read_output
 
 TOPIC = "killed"
 
@@ -36,7 +36,7 @@ class ToParquet(KilledJob):
         super().__init__(
             broker,
             Sender(broker.nameserver, TOPIC, SEED),
-            SparkDriver("tests.support.stream_to_parquet", arguments, folder / "driver.log"),
+            SparkDriver("tests.support.spark.stream_to_parquet", arguments, folder / "driver.log"),
         )
 
     def rows(self) -> int:

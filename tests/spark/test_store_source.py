@@ -12,8 +12,8 @@ from pyspark.errors import AnalysisException
 
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.offline.offline_store import OfflineStore
-from tests.support.sample_stores import NOW_MS, SMALL, flip, golden_store, sample_store
-from tests.support.store_messages import number_of, numbered
+from tests.support.stores.sample_stores import NOW_MS, SMALL, flip, golden_store, sample_store
+from tests.support.stores.store_messages import number_of, numbered
 
 COUNT = 300
 

@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from skyrocket.client.queues import Queue
 from skyrocket.spark.source.lag import LagListener, QueryLag, lag
 from tests.spark.conftest import Cluster
-from tests.support.spark_streams import Scene, rows_of_batches
+from tests.support.spark.streams import Scene, rows_of_batches
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from pyspark.errors import StreamingQueryException
 
 from skyrocket.client.queues import Queue
 from skyrocket.testing import sync as testing
-from tests.support.forgetting import FORGETFUL, expire
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
-from tests.support.spark_streams import Scene
+from tests.support.brokers.forgetting import FORGETFUL, expire
+from tests.support.processes.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+from tests.support.spark.streams import Scene
 
 
 @pytest.fixture

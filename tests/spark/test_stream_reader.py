@@ -16,9 +16,9 @@ from skyrocket.client.message import Message
 from skyrocket.client.queues import Queue
 from skyrocket.spark.errors import DataLossError, OffsetsError, OptionError, UnreachableClusterError
 from skyrocket.testing import sync as testing
-from tests.support.driven_stream import DrivenStream
-from tests.support.forgetting import FORGETFUL, expire
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+from tests.support.brokers.forgetting import FORGETFUL, expire
+from tests.support.processes.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+from tests.support.spark.driven_stream import DrivenStream
 
 NAMES = (f"orders-{number}" for number in count())
 BROKER = "broker-a"

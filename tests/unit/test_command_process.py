@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_process import CommandProcess
+from tests.support.pipelines.command_process import CommandProcess
 from tests.support.waiting import wait_until
 
 HANGS = """

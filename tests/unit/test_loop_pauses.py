@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.support.loop_pauses import measured_pauses
+from tests.support.processes.loop_pauses import measured_pauses
 
 
 def block(seconds: float) -> None:

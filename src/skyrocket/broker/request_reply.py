@@ -59,7 +59,7 @@ class ReplyHandlers:
         try:
             queue_id = self._validator.choose_queue(header, connection)
         except TopicPendingError:
-            await self._saver.saved()
+            await self._saver.wait_until_saved()
             queue_id = self._validator.choose_queue(header, connection)
         problem = await self._push(command, header, connection)
         settings = self._settings()

@@ -105,7 +105,7 @@ class TableSaver:
         self._waiters.append(then)
         self._woken.set()
 
-    async def saved(self) -> None:
+    async def wait_until_saved(self) -> None:
         """Wait until all changes so far are on disk. Raise StoreError when they could not be saved."""
         ended: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
         self.when_saved(lambda error: None if ended.done() else ended.set_result(error))

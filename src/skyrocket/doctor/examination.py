@@ -76,7 +76,7 @@ def examine_machine(proc: Path, process_id: int | None = None) -> Examination:
 
 
 def merge_examinations(examined: Sequence[Examination]) -> Examination:
-    """Put examinations together. What two of them found, such as of this machine, stands once."""
+    """Join examinations into one. A finding that two of them have in common, such as one about this machine, appears once."""
     return Examination(
         order_findings(dict.fromkeys(finding for one in examined for finding in one.findings)),
         list(dict.fromkeys(text for one in examined for text in one.looked_at)),

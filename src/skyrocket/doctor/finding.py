@@ -19,7 +19,7 @@ class Symptom(NamedTuple):
     about: str  # such as: group coupons, broker broker-a
     what: str
     evidence: str
-    advice: str
+    advice: str  # empty: there is nothing to do
 
 
 class Diagnosis(NamedTuple):

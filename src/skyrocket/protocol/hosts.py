@@ -58,7 +58,3 @@ def host_text(host: bytes) -> str:
     """Format a host as 127.0.0.1:10911 or [::1]:10911."""
     address, port = unpack_host(host)
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
-def is_v6(host: bytes) -> bool:
-    return len(host) == V6_BYTES

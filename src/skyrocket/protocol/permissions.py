@@ -60,18 +60,6 @@ TopicNames = Annotated[str, Meta(extra={"name": _Name(Resource.TOPIC, ";")})]
 GroupNames = Annotated[str, Meta(extra={"name": _Name(Resource.GROUP, ",")})]
 
 
-def named_resources(header: Header) -> list[tuple[Resource, str]]:
-    """Return the resources that the header's fields name. A missing field names none."""
-    found: list[tuple[Resource, str]] = []
-    for attribute, resource, separator in resource_fields(type(header)):
-        text: str | None = getattr(header, attribute)
-        if text is None:
-            continue
-        names = text.split(separator) if separator else [text]
-        found += [(resource, name) for name in names]
-    return found
-
-
 @cache  # one entry per header type: bounded by the code table
 def resource_fields(header_type: type[Header]) -> tuple[tuple[str, Resource, str], ...]:
     """Return (attribute, resource, separator) of each field that names a resource."""

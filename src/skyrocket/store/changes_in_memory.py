@@ -195,15 +195,15 @@ class FileToChange:
         return getattr(self._file, name)
 
     def write(self, at: int, data: Bytes) -> None:
-        self._changed().write(at, data)
+        self._make_changeable().write(at, data)
 
     def window(self, size: int) -> memoryview:
-        return self._changed().window(size)
+        return self._make_changeable().window(size)
 
     def sync(self) -> None:
         """See `ChangedFile.sync`."""
 
-    def _changed(self) -> ChangedFile:
+    def _make_changeable(self) -> ChangedFile:
         if not isinstance(self._file, ChangedFile):
             self._changes.take_space(0)
             descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)

@@ -147,10 +147,19 @@ class MessageStore:
                 self._checkpoint_file.write(until_done)
             self._files.replace(self.paths.abort, OUR_ABORT)
 
-        parts = (self._files, self.log, self.queues, self._deleted, self.index, self._checksums)
-        done = Recovery(*parts, self.paths.damaged, self._delays_ms, begin).run(
-            checkpoint, crashed=crashed, is_ours=is_ours, visible_end=self._visible_end(checkpoint)
+        recovery = Recovery(
+            files=self._files,
+            log=self.log,
+            queues=self.queues,
+            deleted=self._deleted,
+            index=self.index,
+            checksums=self._checksums,
+            damaged=self.paths.damaged,
+            delays_ms=self._delays_ms,
+            begin=begin,
         )
+        visible_end = self._visible_end(checkpoint)
+        done = recovery.run(checkpoint, crashed=crashed, is_ours=is_ours, visible_end=visible_end)
         self.horizon = self._start_horizon(done.visible_end)
         offset = done.last_offset or min(checkpoint.queue_physical_offset, done.visible_end)
         timestamp = done.last_timestamp if done.messages else checkpoint.queue_timestamp

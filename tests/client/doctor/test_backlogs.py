@@ -17,7 +17,7 @@ from skyrocket.protocol.requests import RequestCode
 from tests.client.consumer_support import QUICK, broker_address
 from tests.client.doctor.scenes import finding_of, member, prepare, send
 from tests.client.servers import BROKER, Servers, reader
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+from tests.support.processes.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
 from tests.support.waiting import WAIT_S_MAX
 
 

@@ -19,9 +19,9 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.store.files import Disk
 from skyrocket.testing import LocalBroker
 from tests.client.doctor.scenes import examine, finding_of, rules_of
-from tests.support.batch_load import Batches, BatchLoad
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import (
+from tests.support.processes.batch_load import Batches, BatchLoad
+from tests.support.processes.skyrocket_process import (
     SMALL_STORE,
     DescriptorLimits,
     Skyrocket,

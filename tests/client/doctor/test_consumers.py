@@ -19,8 +19,8 @@ from skyrocket.report.parts import Severity
 from tests.client.consumer_support import broker_address
 from tests.client.doctor.scenes import examine, finding_of, member, prepare, rules_of, send
 from tests.client.servers import BROKER, Servers, reader
-from tests.support.java_scenes import Cluster, Scenes
-from tests.support.skyrocket_process import registered
+from tests.support.apache.java_scenes import Cluster, Scenes
+from tests.support.processes.skyrocket_process import registered
 from tests.support.waiting import WAIT_S_MAX
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.client.doctor.scenes import examine, finding_of
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.processes.skyrocket_process import Skyrocket
 
 KERNEL = {  # a setting, a value that hurts, and the rule that finds it
     "vm/swappiness": ("90", "swappiness-high"),

@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.console import Visitor, text_of
+from tests.support.pages.console import Visitor, text_of
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import ROOT
+from tests.support.processes.skyrocket_process import ROOT
 from tests.support.tools import need
 from tests.support.waiting import WAIT_S_MAX, wait_until
 

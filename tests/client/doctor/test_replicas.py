@@ -10,10 +10,10 @@ import pytest
 
 from skyrocket.client import Message, Producer
 from tests.client.doctor.scenes import examine, finding_of, rules_of
-from tests.support.apache_cluster import ApacheCluster
-from tests.support.dledger_group import BROKER, DLedgerGroup
-from tests.support.replica_pair import ReplicaPair
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver, SkyrocketProcess
+from tests.support.apache.cluster import ApacheCluster
+from tests.support.processes.dledger_group import BROKER, DLedgerGroup
+from tests.support.processes.replica_pair import ReplicaPair
+from tests.support.processes.skyrocket_process import SkyrocketBroker, SkyrocketNameserver, SkyrocketProcess
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The disk of a simulated node: `tests/support/simulated_disk.py`, with bytes that a power cut leaves damaged.
+"""The disk of a simulated node: `tests/support/stores/simulated_disk.py`, with bytes that a power cut leaves damaged.
 
 Writes that were not synced are lost, kept or torn, sector by sector. Some of those that were kept are damaged: the drive wrote
 other bytes than it was given. Bytes that were synced stay as they are, also in a sector that they share with others.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.support.simulated_disk import SECTOR_BYTES, SimulatedDisk
+from tests.support.stores.simulated_disk import SECTOR_BYTES, SimulatedDisk
 
 DAMAGING_SHARE = 0.2  # of the power cuts
 DAMAGED_SHARE = 0.5  # of the unsynced sectors, after such a one

@@ -17,7 +17,7 @@ import contextvars
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tests.support.simulated_disk import PowerCut
+from tests.support.stores.simulated_disk import PowerCut
 
 if TYPE_CHECKING:
     from tests.sim.world import World

@@ -40,9 +40,9 @@ from tests.sim.invariants import ViolationError
 from tests.sim.node import RESPONSE, LooseElection
 from tests.sim.store.disk import after_power_cut
 from tests.sim.store.loop import NodeLoop
-from tests.support.ledgers import INDEX_FILE_BYTES, LEDGER_CONFIG
-from tests.support.simulated_disk import PowerCut, SimulatedDisk
-from tests.support.store_messages import ROOT, START_MS, a_message
+from tests.support.stores.ledgers import INDEX_FILE_BYTES, LEDGER_CONFIG
+from tests.support.stores.simulated_disk import PowerCut, SimulatedDisk
+from tests.support.stores.store_messages import ROOT, START_MS, a_message
 
 if TYPE_CHECKING:
     from tests.sim.store.world import StoreWorld
@@ -261,9 +261,9 @@ class StoreNode:
             self.store.close()
         except StoreError as error:  # the process ends all the same; the abort file is left, as after a kill
             self.world.expect_failed_close(self, error)
-        self.loop.call_soon(self._stopped)
+        self.loop.call_soon(self._on_stopped)
 
-    def _stopped(self) -> None:
+    def _on_stopped(self) -> None:
         assert self.store is not None
         self.has_entries = self.store.end_index >= 0
         self._end()

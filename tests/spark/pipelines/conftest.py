@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from skyrocket.cli.pipeline_jobs.job_command import JobOptions
-from tests.support.pipeline_kills import IS_LONG, Victim, driver_victim, executor_victim, worker_victim
-from tests.support.skyrocket_process import Skyrocket
-from tests.support.spark_processes import standalone_cluster
+from tests.support.pipelines.kills import IS_LONG, Victim, driver_victim, executor_victim, worker_victim
+from tests.support.processes.skyrocket_process import Skyrocket
+from tests.support.spark.processes import standalone_cluster
 
 VICTIMS = ["driver", "worker", *(["executor"] if IS_LONG else [])]
 

@@ -22,7 +22,7 @@ from skyrocket.pipelines.iceberg_catalog import close_catalog
 from skyrocket.pipelines.progress import JobProgress
 from skyrocket.spark.columns import COLUMNS
 from tests.spark.conftest import Cluster
-from tests.support.archives import create, fill, places, rows
+from tests.support.pipelines.archives import create, fill, places, rows
 from tests.support.waiting import wait_until
 
 

@@ -20,7 +20,7 @@ from skyrocket.pipelines.archive.reading import read_archive
 from skyrocket.pipelines.errors import ArgumentError
 from skyrocket.pipelines.json_columns.json_schema import JsonColumn, JsonColumns
 from tests.spark.conftest import Cluster
-from tests.support.archives import create, rows
+from tests.support.pipelines.archives import create, rows
 
 
 @pytest.fixture(params=["parquet", "delta", "iceberg"])

@@ -19,8 +19,8 @@ from skyrocket.pipelines.audit.findings import AuditReport, StreamKey
 from skyrocket.pipelines.audit.job import TopicAudit
 from skyrocket.pipelines.audit.sent_file import sent_lines
 from tests.spark.conftest import Cluster
-from tests.support.archives import create
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.pipelines.archives import create
+from tests.support.processes.skyrocket_process import Skyrocket
 from tests.support.waiting import wait_until
 
 

@@ -24,10 +24,10 @@ from skyrocket.pipelines.progress import JobProgress
 from skyrocket.pipelines.replay.job import ReplaySource, ReplaySummary
 from skyrocket.pipelines.replay.selection import Selection
 from tests.spark.conftest import Cluster
-from tests.support.archives import create, fill, places, rows
-from tests.support.java_scenes import Cluster as JavaCluster
-from tests.support.java_scenes import Scenes
-from tests.support.skyrocket_process import registered
+from tests.support.apache.java_scenes import Cluster as JavaCluster
+from tests.support.apache.java_scenes import Scenes
+from tests.support.pipelines.archives import create, fill, places, rows
+from tests.support.processes.skyrocket_process import registered
 from tests.support.waiting import wait_until
 
 QUICK = ConsumerLimits(rebalance_again_ms=100, commit_ms=200, after_failure_ms=200, suspend_ms=100, pull_hold_ms=1_000)

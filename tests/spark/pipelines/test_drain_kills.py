@@ -16,10 +16,10 @@ from skyrocket.client.queues import Queue
 from skyrocket.client.sync import Admin
 from skyrocket.pipelines import archive_topics, drain_group, prove_drain
 from skyrocket.pipelines.drain.drain_record import RECORD, DrainRecord
-from tests.support.archives import create, fill, rows
-from tests.support.pipeline_kills import DONE, DRIVER, IS_LONG, KILLS, Victim, await_end, kill_and_start_broker
-from tests.support.skyrocket_process import Skyrocket
-from tests.support.spark_crash import SEED, START_S_MAX, SparkDriver, topic_content
+from tests.support.pipelines.archives import create, fill, rows
+from tests.support.pipelines.kills import DONE, DRIVER, IS_LONG, KILLS, Victim, await_end, kill_and_start_broker
+from tests.support.processes.skyrocket_process import Skyrocket
+from tests.support.spark.crash import SEED, START_S_MAX, SparkDriver, topic_content
 from tests.support.waiting import wait_until
 
 QUEUES, GROUP, TOPIC = 4, "drained", "original"

@@ -17,8 +17,8 @@ from skyrocket.client.queues import Queue
 from skyrocket.client.sync import Admin
 from skyrocket.pipelines.archive.reading import archive_files
 from tests.spark.conftest import Cluster
-from tests.support.archives import create, fill, rows
-from tests.support.sample_stores import sample_store
+from tests.support.pipelines.archives import create, fill, rows
+from tests.support.stores.sample_stores import sample_store
 from tests.support.terminal import answer_at_terminal
 
 

@@ -39,9 +39,9 @@ from skyrocket.pipelines.audit.job import TopicAudit
 from skyrocket.pipelines.backlog.presentation import BacklogReport
 from skyrocket.pipelines.deadletters.selection import LetterSelection
 from skyrocket.pipelines.replay.job import ReplaySource
-from tests.support.archives import create
-from tests.support.skyrocket_process import Skyrocket
-from tests.support.table_targets import delta_place
+from tests.support.pipelines.archives import create
+from tests.support.pipelines.table_targets import delta_place
+from tests.support.processes.skyrocket_process import Skyrocket
 
 MESSAGES = int(os.environ.get("SKYROCKET_PIPELINE_MESSAGES", "20000"))
 QUEUES, BATCH = 4, 1_000

@@ -20,8 +20,8 @@ from skyrocket.client.sync import Admin
 from skyrocket.pipelines import archive_topics, replay_messages
 from skyrocket.pipelines.replay.job import ReplaySource
 from skyrocket.pipelines.replay.progress_file import read_sent
-from tests.support.archives import contents, create, fill, origin_ids, rows
-from tests.support.pipeline_kills import (
+from tests.support.pipelines.archives import contents, create, fill, origin_ids, rows
+from tests.support.pipelines.kills import (
     DONE,
     DRIVER,
     IS_LONG,
@@ -32,9 +32,9 @@ from tests.support.pipeline_kills import (
     kill_and_start_broker,
     start_again,
 )
-from tests.support.skyrocket_process import Skyrocket
-from tests.support.spark_crash import READY, SEED, START_S_MAX, Sender, SparkDriver, check_once, topic_content
-from tests.support.spark_streams import Row
+from tests.support.processes.skyrocket_process import Skyrocket
+from tests.support.spark.crash import READY, SEED, START_S_MAX, Sender, SparkDriver, check_once, topic_content
+from tests.support.spark.streams import Row
 from tests.support.waiting import wait_until
 
 QUEUES = 4

@@ -20,12 +20,12 @@ import skyrocket
 from skyrocket.client.queues import Queue
 from skyrocket.client.sync import Admin, Message, Producer
 from tests.spark.conftest import Cluster, config_with_archive
-from tests.support.archives import contents, create, fill, rows
-from tests.support.command_process import CommandProcess, Done
-from tests.support.sample_stores import sample_store
-from tests.support.spark_java import java_options
-from tests.support.spark_processes import JOB_S_MAX, connect_server, environment, python_without_skyrocket
-from tests.support.table_targets import delta_place
+from tests.support.pipelines.archives import contents, create, fill, rows
+from tests.support.pipelines.command_process import CommandProcess, Done
+from tests.support.pipelines.table_targets import delta_place
+from tests.support.spark.java import java_options
+from tests.support.spark.processes import JOB_S_MAX, connect_server, environment, python_without_skyrocket
+from tests.support.stores.sample_stores import sample_store
 
 Job = Callable[..., dict[str, Any]]
 

@@ -18,7 +18,7 @@ from skyrocket.pipelines.replay.job import ReplaySource, ReplaySummary
 from skyrocket.pipelines.replay.origin import REPLAY
 from skyrocket.pipelines.replay.selection import Selection
 from tests.spark.conftest import Cluster
-from tests.support.archives import Row, contents, create, fill, origin_ids, places, rows
+from tests.support.pipelines.archives import Row, contents, create, fill, origin_ids, places, rows
 
 
 @pytest.fixture(scope="module", params=["ours", "apache"])

@@ -19,9 +19,9 @@ from skyrocket.pipelines import ChangeSpec, TableOptions, maintain_table
 from skyrocket.pipelines.errors import ArgumentError, TargetError
 from skyrocket.pipelines.progress import JobProgress
 from tests.spark.conftest import Cluster
-from tests.support.archives import create
-from tests.support.postgres_server import postgres_server
-from tests.support.table_targets import Place, delta_place, iceberg_place, postgresql_place
+from tests.support.pipelines.archives import create
+from tests.support.pipelines.table_targets import Place, delta_place, iceberg_place, postgresql_place
+from tests.support.processes.postgres_server import postgres_server
 from tests.support.waiting import wait_until
 
 SPEC = ChangeSpec(["id"], "v", "op=delete")

@@ -22,12 +22,12 @@ from skyrocket.client.errors import ClientError
 from skyrocket.client.sync import Admin, Message, Producer
 from skyrocket.pipelines import maintain_table
 from skyrocket.pipelines.table.fold import EXPECTED_VERSION, LAST_WRITER
-from tests.support.change_histories import Change, digest, options, reference_fold, reference_waiting
-from tests.support.pipeline_kills import DRIVER, IS_LONG, KILLS, MOMENT_S_MAX, Victim, kill_and_start_broker, start_again
-from tests.support.postgres_server import postgres_server
-from tests.support.skyrocket_process import Skyrocket
-from tests.support.spark_crash import READY, SEED, SparkDriver, topic_content
-from tests.support.table_targets import Place, delta_place, iceberg_place, postgresql_place
+from tests.support.pipelines.change_histories import Change, digest, options, reference_fold, reference_waiting
+from tests.support.pipelines.kills import DRIVER, IS_LONG, KILLS, MOMENT_S_MAX, Victim, kill_and_start_broker, start_again
+from tests.support.pipelines.table_targets import Place, delta_place, iceberg_place, postgresql_place
+from tests.support.processes.postgres_server import postgres_server
+from tests.support.processes.skyrocket_process import Skyrocket
+from tests.support.spark.crash import READY, SEED, SparkDriver, topic_content
 
 TARGETS = [("postgresql", EXPECTED_VERSION), *([("delta", LAST_WRITER), ("iceberg", EXPECTED_VERSION)] if IS_LONG else [])]
 TOPIC = "killed"

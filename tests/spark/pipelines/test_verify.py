@@ -14,9 +14,9 @@ from skyrocket.pipelines import archive_topics, verify_archive, verify_replica, 
 from skyrocket.pipelines.archive.reading import archive_files
 from skyrocket.store.offline.verify import VerifyCounts, verify
 from tests.spark.conftest import Cluster
-from tests.support.archives import create, fill
-from tests.support.ledgers import golden_ledger
-from tests.support.sample_stores import flip, sample_record, sample_store, write_store
+from tests.support.pipelines.archives import create, fill
+from tests.support.stores.ledgers import golden_ledger
+from tests.support.stores.sample_stores import flip, sample_record, sample_store, write_store
 
 
 @pytest.fixture(scope="module", params=["ours", "apache"])

@@ -20,9 +20,9 @@ from skyrocket.protocol.frame import FrameSplitter
 from skyrocket.protocol.language import Language
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.message_store import MessageStore
-from tests.support.broker_context import a_context
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import a_message, an_open_store
+from tests.support.brokers.broker_context import a_context
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import a_message, an_open_store
 
 WALL_MS = 1_700_000_100_000
 B = TypeVar("B")

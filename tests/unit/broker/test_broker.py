@@ -25,7 +25,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.errors import StoreLockedError
 from tests.soak.faulty_disk import SLOW, DiskControl, FaultyDisk
-from tests.support.running_broker import SMALL, RunningBroker, records, running
+from tests.support.brokers.running_broker import SMALL, RunningBroker, records, running
 
 
 async def test_messages_topics_and_offsets_survive_a_restart(tmp_path: Path):

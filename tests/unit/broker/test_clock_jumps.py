@@ -22,8 +22,8 @@ from skyrocket.protocol.headers import RecallMessageRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_PREPARED
-from tests.support.jumping_clock import HOUR_MS, JUMPS, SECOND_MS, JumpingClock
-from tests.support.running_broker import SMALL, RunningBroker, records
+from tests.support.brokers.jumping_clock import HOUR_MS, JUMPS, SECOND_MS, JumpingClock
+from tests.support.brokers.running_broker import SMALL, RunningBroker, records
 
 LEVEL_3_MS = 10 * SECOND_MS
 STEP_MS = 250

@@ -18,8 +18,8 @@ from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_PREPARED
 from skyrocket.store.cold_reads import ColdReads, RepeatedReads
 from skyrocket.store.files import Disk, DiskFile
-from tests.support.running_broker import SMALL, RunningBroker, records
-from tests.support.simulated_disk import SimulatedDisk
+from tests.support.brokers.running_broker import SMALL, RunningBroker, records
+from tests.support.stores.simulated_disk import SimulatedDisk
 from tests.support.waiting import WAIT_S_MAX
 
 

@@ -27,7 +27,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.errors import StoreIOError, StoreLockedError
 from skyrocket.store.flusher import Flusher
-from tests.support.running_broker import SMALL, running, send_header
+from tests.support.brokers.running_broker import SMALL, running, send_header
 from tests.support.waiting import WAIT_S_MAX
 
 FAILURES = [StoreIOError("A file operation failed (Input/output error)."), OSError(5, "Input/output error"), ValueError("a bug")]
@@ -201,7 +201,7 @@ async def test_the_store_is_closed_whatever_part_fails_to_close(tmp_path: Path, 
 async def test_a_broker_that_could_not_open_its_store_changes_nothing_when_it_closes(tmp_path: Path):
     async with running(tmp_path) as served:
         served.broker.topics.put(TopicConfig(topic_name="orders"))
-        await served.broker.persistence.saver.saved()
+        await served.broker.persistence.saver.wait_until_saved()
         topics = tmp_path / "store" / "config" / "topics.json"
         before = topics.read_bytes()
         second = Broker(replace(SMALL, store_path=str(tmp_path / "store")))

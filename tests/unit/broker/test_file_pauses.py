@@ -14,9 +14,9 @@ from skyrocket.protocol.bodies import TopicConfig
 from skyrocket.protocol.headers import DeleteTopicRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.store.files import Disk, File
-from tests.support.loop_pauses import measured_pauses
-from tests.support.running_broker import records, running
-from tests.support.store_messages import a_message
+from tests.support.brokers.running_broker import records, running
+from tests.support.processes.loop_pauses import measured_pauses
+from tests.support.stores.store_messages import a_message
 from tests.support.waiting import WAIT_S_MAX
 
 SLOW_S = 0.1  # twice what the loop may stand still

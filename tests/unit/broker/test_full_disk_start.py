@@ -22,7 +22,7 @@ from skyrocket.store.errors import DiskFullError
 from skyrocket.store.files import Disk
 from skyrocket.store.offline.verify import verify
 from tests.soak.faulty_disk import FULL, HEALTHY, DiskControl, FaultyDisk
-from tests.support.running_broker import SMALL, RunningBroker, records
+from tests.support.brokers.running_broker import SMALL, RunningBroker, records
 from tests.support.waiting import WAIT_S_MAX
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from skyrocket.broker.broker import Broker
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.store.files import Disk
-from tests.support.running_broker import SMALL, RunningBroker, records
+from tests.support.brokers.running_broker import SMALL, RunningBroker, records
 from tests.support.waiting import WAIT_S_MAX
 
 

@@ -18,7 +18,7 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.headers import DeleteTopicFromNamesrvRequestHeader, DeleteTopicRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.running_broker import RunningBroker, running
+from tests.support.brokers.running_broker import RunningBroker, running
 from tests.support.waiting import WAIT_S_MAX
 
 LOOK_S = 0.3  # to see that a deletion is not answered

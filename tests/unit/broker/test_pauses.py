@@ -16,8 +16,8 @@ from skyrocket.protocol.command import Command, encode_command
 from skyrocket.protocol.frame import FrameSplitter
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.loop_pauses import measured_pauses
-from tests.support.running_broker import RunningBroker, pull_header, running
+from tests.support.brokers.running_broker import RunningBroker, pull_header, running
+from tests.support.processes.loop_pauses import measured_pauses
 from tests.support.waiting import WAIT_S_MAX
 
 PULLS = 30_000

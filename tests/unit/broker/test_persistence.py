@@ -15,7 +15,7 @@ from skyrocket.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from skyrocket.store.config_files import ConfigFiles
 from skyrocket.store.errors import StoreError
 from skyrocket.store.files import Disk, Files
-from tests.support.simulated_disk import SimulatedDisk
+from tests.support.stores.simulated_disk import SimulatedDisk
 
 
 class Tables:
@@ -35,7 +35,7 @@ async def test_changes_of_topics_and_groups_are_on_disk_when_a_save_was_waited_f
     tables.topics.stage_put([TopicConfig(topic_name="returns")])
     tables.groups.for_consumer("billing")
     tables.groups.forbid("billing", "orders", forbidden=True)
-    await tables.persistence.saver.saved()
+    await tables.persistence.saver.wait_until_saved()
     after_crash = Tables(disk.copy())
     assert {"orders", "returns"} <= set(after_crash.topics)
     assert after_crash.groups.is_forbidden("billing", "orders")
@@ -73,7 +73,7 @@ async def test_failed_save_is_repeated():
     tables.groups.for_consumer("billing")
     tables.offsets.commit("billing", "orders", 0, 7)
     with pytest.raises(StoreError):
-        await tables.persistence.saver.saved()
+        await tables.persistence.saver.wait_until_saved()
     with pytest.raises(StoreError):
         await tables.persistence._save_progress()
     disk.heal()
@@ -101,7 +101,7 @@ async def test_damaged_file_is_reported_and_its_backup_is_loaded():
     tables = Tables(disk)
     tables.persistence.start(lambda: 5_000)
     tables.topics.put(TopicConfig(topic_name="orders"))
-    await tables.persistence.saver.saved()
+    await tables.persistence.saver.wait_until_saved()
     tables.topics.put(TopicConfig(topic_name="returns"))
     await tables.persistence.close()
     disk.write_file("store/config/topics.json", b"{ half")

@@ -18,7 +18,7 @@ from skyrocket.protocol.headers import ReplyMessageRequestHeader
 from skyrocket.protocol.message.properties import CORRELATION_ID, PUSH_REPLY_TIME, REPLY_TO_CLIENT, decode_properties
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.running_broker import RunningBroker, records, running, send_header
+from tests.support.brokers.running_broker import RunningBroker, records, running, send_header
 
 REPLIES = "DefaultCluster_REPLY_TOPIC"
 TO_REQUESTER = {REPLY_TO_CLIENT: "requester", CORRELATION_ID: "42"}

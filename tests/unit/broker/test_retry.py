@@ -21,7 +21,7 @@ from skyrocket.protocol.message.properties import decode_properties
 from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.running_broker import SMALL, RunningBroker
+from tests.support.brokers.running_broker import SMALL, RunningBroker
 
 BEGIN_MS = 1_700_000_000_000
 
@@ -74,7 +74,7 @@ class Shop(RunningBroker):
         header = ConsumerSendMsgBackRequestHeader(offset=offset, group=group, delay_level=level, **given)
         return await self.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header)
 
-    async def sent_back(self, offset: int, level: int = 0, **given: Any) -> None:
+    async def send_back(self, offset: int, level: int = 0, **given: Any) -> None:
         answer = await self.back(offset, level, **given)
         assert answer.code == ResponseCode.SUCCESS, answer.remark
 
@@ -105,7 +105,7 @@ async def running_shop(path: Path, **changes: Any) -> AsyncIterator[Shop]:
 async def test_a_message_that_is_sent_back_comes_to_its_groups_retry_topic_after_its_level(tmp_path: Path):
     async with running_shop(tmp_path) as shop:
         order = await shop.order()
-        await shop.sent_back(order.physical_offset)
+        await shop.send_back(order.physical_offset)
         shop.pass_ms(9_999)
         assert shop.records("%RETRY%shop") == []
         shop.pass_ms(1)
@@ -130,7 +130,7 @@ async def test_a_message_is_tried_sixteen_times_each_time_later_and_then_lies_am
         first_id = f"{message.store_host.hex().upper()}{message.physical_offset:016X}"
         waits = []
         for tried in range(1, 17):
-            await shop.sent_back(message.physical_offset)
+            await shop.send_back(message.physical_offset)
             since_ms = shop.now_ms
             while len(shop.records("%RETRY%shop")) < tried:
                 shop.pass_ms(1_000)
@@ -138,7 +138,7 @@ async def test_a_message_is_tried_sixteen_times_each_time_later_and_then_lies_am
             message = shop.records("%RETRY%shop")[-1]
             assert message.reconsume_times == tried
         assert waits == [10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200]
-        await shop.sent_back(message.physical_offset)
+        await shop.send_back(message.physical_offset)
         (dead,) = shop.records("%DLQ%shop")
         properties = decode_properties(dead.properties)
         assert (dead.reconsume_times, dead.body) == (17, b"order")
@@ -152,7 +152,7 @@ async def test_a_message_is_tried_sixteen_times_each_time_later_and_then_lies_am
 async def test_the_level_that_a_consumer_asks_for_is_the_level(tmp_path: Path):
     async with running_shop(tmp_path) as shop:
         order = await shop.order()
-        await shop.sent_back(order.physical_offset, 1)
+        await shop.send_back(order.physical_offset, 1)
         shop.pass_ms(1_000)
         assert len(shop.records("%RETRY%shop")) == 1
 
@@ -161,7 +161,7 @@ async def test_the_level_that_a_consumer_asks_for_is_the_level(tmp_path: Path):
 async def test_a_negative_level_or_a_limit_of_none_is_the_end_at_once(tmp_path: Path, level: int, limit: int | None):
     async with running_shop(tmp_path) as shop:
         order = await shop.order()
-        await shop.sent_back(order.physical_offset, level, max_reconsume_times=limit)
+        await shop.send_back(order.physical_offset, level, max_reconsume_times=limit)
         (dead,) = shop.records("%DLQ%shop")
         assert dead.reconsume_times == 1
         topic = shop.broker.topics.get("%DLQ%shop")
@@ -173,9 +173,9 @@ async def test_the_groups_limit_counts_where_the_consumer_names_none(tmp_path: P
     async with running_shop(tmp_path) as shop:
         await shop.group(retry_max_times=0)
         order = await shop.order()
-        await shop.sent_back(order.physical_offset)
+        await shop.send_back(order.physical_offset)
         assert len(shop.records("%DLQ%shop")) == 1
-        await shop.sent_back(order.physical_offset, 1, max_reconsume_times=5)
+        await shop.send_back(order.physical_offset, 1, max_reconsume_times=5)
         shop.pass_ms(1_000)
         assert len(shop.records("%RETRY%shop")) == 1
 
@@ -185,7 +185,7 @@ async def test_the_retry_topic_has_as_many_queues_as_its_group_says(tmp_path: Pa
         await shop.group(retry_queue_nums=3)
         order = await shop.order()
         for _ in range(40):
-            await shop.sent_back(order.physical_offset, 1)
+            await shop.send_back(order.physical_offset, 1)
         shop.pass_ms(1_000)
         assert [len(shop.records("%RETRY%shop", queue)) > 0 for queue in range(4)] == [True, True, True, False]
 
@@ -193,10 +193,10 @@ async def test_the_retry_topic_has_as_many_queues_as_its_group_says(tmp_path: Pa
 async def test_a_retry_topic_that_is_smaller_than_its_group_says_by_now_gets_messages_where_they_are_read(tmp_path: Path):
     async with running_shop(tmp_path) as shop:
         order = await shop.order()
-        await shop.sent_back(order.physical_offset, 1)
+        await shop.send_back(order.physical_offset, 1)
         await shop.group(retry_queue_nums=8)
         for _ in range(20):
-            await shop.sent_back(order.physical_offset, 1)
+            await shop.send_back(order.physical_offset, 1)
         shop.pass_ms(1_000)
         assert len(shop.records("%RETRY%shop", 0)) == 21
 
@@ -205,7 +205,7 @@ async def test_a_group_without_retry_queues_wants_nothing_back(tmp_path: Path):
     async with running_shop(tmp_path) as shop:
         await shop.group(retry_queue_nums=0)
         order = await shop.order()
-        await shop.sent_back(order.physical_offset, 1)
+        await shop.send_back(order.physical_offset, 1)
         shop.pass_ms(100_000)
         assert shop.records("%RETRY%shop") == []
         assert "%RETRY%shop" not in shop.broker.topics
@@ -240,7 +240,7 @@ async def test_a_group_that_may_not_consume_may_still_send_back(tmp_path: Path):
     async with running_shop(tmp_path) as shop:
         await shop.group(consume_enable=False)
         order = await shop.order()
-        await shop.sent_back(order.physical_offset, 1)
+        await shop.send_back(order.physical_offset, 1)
         shop.pass_ms(1_000)
         assert len(shop.records("%RETRY%shop")) == 1
 
@@ -304,7 +304,7 @@ async def test_batches_neither_come_back_nor_wait(tmp_path: Path):
 async def test_delays_and_retries_go_on_after_a_restart(tmp_path: Path):
     async with running_shop(tmp_path) as shop:
         order = await shop.order()
-        await shop.sent_back(order.physical_offset)
+        await shop.send_back(order.physical_offset)
         await shop.send("orders", b"later", properties={"DELAY": "2"}, queue_id=1)
         shop.pass_ms(5_000)
         assert shop.records("orders", 1)[-1].body == b"later"
@@ -317,7 +317,7 @@ async def test_delays_and_retries_go_on_after_a_restart(tmp_path: Path):
 async def test_with_sync_flush_an_answer_means_that_the_message_is_on_disk(tmp_path: Path):
     async with running_shop(tmp_path, sync_flush=True) as shop:
         order = await shop.order()
-        await shop.sent_back(order.physical_offset, 1)
+        await shop.send_back(order.physical_offset, 1)
         horizon = shop.broker.store.horizon
         assert horizon.flushed == horizon.appended
 

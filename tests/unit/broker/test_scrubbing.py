@@ -18,8 +18,8 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.store.files import Disk
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.offline.verify import verify
-from tests.support.running_broker import running
-from tests.support.store_messages import SMALL, START_MS, numbered
+from tests.support.brokers.running_broker import running
+from tests.support.stores.store_messages import SMALL, START_MS, expire_oldest, numbered
 
 NOW_MS = START_MS + 9_000
 
@@ -76,7 +76,7 @@ async def test_a_segment_that_expires_meanwhile_is_no_error(
     store = a_store(tmp_path)
 
     async def expire(_seconds: float) -> None:
-        store.retention.expire_oldest()
+        expire_oldest(store)
 
     scrub = Scrubbing(store, Disk(), BrokerSettings, lambda: NOW_MS, expire)
     with caplog.at_level(logging.ERROR):

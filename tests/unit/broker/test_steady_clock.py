@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from skyrocket.broker.steady_clock import BrokerClocks, RetentionClock, SteadyClock
-from tests.support.jumping_clock import BEGIN_MS, DAY_MS, HOUR_MS, JUMPS, SECOND_MS, JumpingClock
+from tests.support.brokers.jumping_clock import BEGIN_MS, DAY_MS, HOUR_MS, JUMPS, SECOND_MS, JumpingClock
 
 
 def test_without_jumps_it_is_the_machines_clock():

@@ -22,7 +22,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store import table_text
 from skyrocket.store.files import Disk
-from tests.support.running_broker import SMALL, RunningBroker, records, running, send_header
+from tests.support.brokers.running_broker import SMALL, RunningBroker, records, running, send_header
 
 
 class ConfigDisk(Disk):

@@ -14,10 +14,10 @@ import pytest
 from skyrocket.net.local_address import reachable_address
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.requests import RequestCode
-from tests.support.address_server import AddressServer
-from tests.support.apache_cluster import send_request
+from tests.support.apache.cluster import send_request
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import SMALL_STORE, SkyrocketNameserver, SkyrocketProcess, answers, registered
+from tests.support.processes.address_server import AddressServer
+from tests.support.processes.skyrocket_process import SMALL_STORE, SkyrocketNameserver, SkyrocketProcess, answers, registered
 from tests.support.waiting import wait_until
 
 SMALL = [text for key, value in SMALL_STORE.items() for text in ("--set", f"{key}={value}")]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import FULL_DISK, SkyrocketProcess, answers
+from tests.support.processes.skyrocket_process import FULL_DISK, SkyrocketProcess, answers
 
 # The file that most guides to Apache RocketMQ show.
 CLASSIC = """

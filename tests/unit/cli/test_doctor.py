@@ -13,7 +13,7 @@ from skyrocket.cli.main import app
 from skyrocket.testing import sync
 from skyrocket.testing.threaded import SyncBroker
 from tests.support.ports import free_port
-from tests.support.sample_stores import flip, sample_store
+from tests.support.stores.sample_stores import flip, sample_store
 
 SOUND, PROBLEMS, NOT_LOOKED = 0, 1, 2
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.load import Wire, pull_request, resident_bytes, send_request
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.processes.load import Wire, pull_request, resident_bytes, send_request
+from tests.support.processes.skyrocket_process import Skyrocket
 
 HEAVY = ("numpy", "pyarrow", "pyspark", "pandas")
 RESIDENT_BYTES_MAX = 80_000_000

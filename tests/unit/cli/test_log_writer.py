@@ -13,9 +13,9 @@ from pathlib import Path
 
 from skyrocket import __version__
 from skyrocket.cli.log_writer import JsonFormatter, LogWriter
-from tests.support.loop_pauses import measured_pauses
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import SkyrocketProcess, cluster_info
+from tests.support.processes.loop_pauses import measured_pauses
+from tests.support.processes.skyrocket_process import SkyrocketProcess, cluster_info
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
 

@@ -10,9 +10,9 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.config_text import decode_config
 from skyrocket.protocol.headers import GetKVConfigRequestHeader, PutKVConfigRequestHeader
 from skyrocket.protocol.requests import RequestCode
-from tests.support.apache_cluster import send_request
+from tests.support.apache.cluster import send_request
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import Skyrocket, SkyrocketNameserver, SkyrocketProcess, answers
+from tests.support.processes.skyrocket_process import Skyrocket, SkyrocketNameserver, SkyrocketProcess, answers
 
 
 def ask(address: str, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> Command:

@@ -13,8 +13,8 @@ from skyrocket.cli.connection import ConnectionOptionError, resolve_clusters, re
 from skyrocket.cli.main import app
 from skyrocket.cli.profiles import ProfileError, parse_profiles, profiles_path, read_profiles
 from skyrocket.testing.threaded import SyncBroker
-from tests.support.certificates import Authority
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.processes.certificates import Authority
+from tests.support.processes.skyrocket_process import Skyrocket
 
 TEXT = """\
 default = "dev"
@@ -224,7 +224,7 @@ def test_commands_reach_the_cluster_of_a_profile(file: Path, skyrocket_sync_brok
 
 
 def test_a_profile_has_the_certificates_of_mutual_tls(file: Path):
-    authority = Authority.made(file.parent / "certificates")
+    authority = Authority.make(file.parent / "certificates")
     server, client = authority.certificate("server"), authority.certificate("client")
     settings = {**authority.mutual_settings(server, client), "tls.server.mode": "enforcing"}
     named = 'tls-ca-file = "certificates/ca.pem"\n'

@@ -11,7 +11,7 @@ from skyrocket.cli.proxy import _check_exposure, _cluster_texts
 from skyrocket.proxy.settings import ProxySettings
 from skyrocket.settings.errors import SettingsError
 from tests.support.ports import free_port
-from tests.support.skyrocket_process import SkyrocketNameserver, SkyrocketProcess, cluster_info
+from tests.support.processes.skyrocket_process import SkyrocketNameserver, SkyrocketProcess, cluster_info
 from tests.unit.cli.test_addresses import skyrocket
 
 CERTIFICATES = {

@@ -20,8 +20,8 @@ from skyrocket.protocol.message.record import Record
 from skyrocket.store.log.scan import DamagedRange, FoundRecord
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.offline.offline_store import OfflineStore, message_id, properties_of
-from tests.support.ledgers import golden_ledger
-from tests.support.sample_stores import (
+from tests.support.stores.ledgers import golden_ledger
+from tests.support.stores.sample_stores import (
     NOW_MS,
     SMALL,
     V4,

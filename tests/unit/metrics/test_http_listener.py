@@ -13,7 +13,7 @@ import pytest
 from skyrocket.metrics.http_listener import HttpLimits, HttpListener
 from skyrocket.metrics.http_request import HEAD_BYTES_MAX, HttpResponse, text_response
 from skyrocket.net.errors import NetError
-from tests.support.http_client import ask, read_answer
+from tests.support.processes.http_client import ask, read_answer
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
 LARGE = b"x" * 30_000_000  # more than the kernel's buffers take

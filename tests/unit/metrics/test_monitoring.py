@@ -12,7 +12,7 @@ from skyrocket.metrics.family import counter, single
 from skyrocket.metrics.health import Health, Phase
 from skyrocket.metrics.monitoring import Monitoring
 from skyrocket.metrics.page import MetricsPage
-from tests.support.http_client import Answer, ask, ask_async, scrape
+from tests.support.processes.http_client import Answer, ask, ask_async, scrape
 
 TURNS = counter("turns_total", "Turns.")
 

@@ -6,7 +6,7 @@ import asyncio
 
 from skyrocket.metrics.family import Measured, counter, gauge
 from skyrocket.metrics.page import FRESH_S, ROWS_PER_LOOK, SLICE_S, MetricsPage
-from tests.support.http_client import parse_page
+from tests.support.processes.http_client import parse_page
 
 LAG = gauge("lag", "Lag.", "topic")
 

@@ -12,7 +12,7 @@ from skyrocket.nameserver.route_table import BrokerRegistration
 from skyrocket.nameserver.settings import NameserverSettings
 from skyrocket.protocol.bodies import TopicConfig, TopicConfigAndMappingSerializeWrapper
 from skyrocket.settings.metrics import MetricsExporter
-from tests.support.http_client import ask, ask_async, scrape
+from tests.support.processes.http_client import ask, ask_async, scrape
 
 
 def settings_in(folder: Path) -> NameserverSettings:

@@ -6,7 +6,7 @@ import pytest
 
 from skyrocket.net.address_server import address_server_url, fetch_address_list
 from skyrocket.net.errors import NetError
-from tests.support.address_server import AddressServer
+from tests.support.processes.address_server import AddressServer
 
 
 @pytest.mark.parametrize(

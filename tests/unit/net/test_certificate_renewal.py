@@ -17,13 +17,13 @@ from skyrocket.net.limits import NetLimits
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server
 from skyrocket.net.tls import RENEWAL_MS, RenewableContext, TlsLayer, client_context, server_context
-from tests.support.certificates import Authority, Certificate
+from tests.support.processes.certificates import Authority, Certificate
 from tests.support.waiting import WAIT_S_MAX
 
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority.made(tmp_path_factory.mktemp("ca"))
+    return Authority.make(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def strict(files: Certificate, trusted: Path) -> RenewableContext:
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority.made(tmp_path_factory.mktemp("other"))
+    return Authority.make(tmp_path_factory.mktemp("other"))
 
 
 def shown_by(client: Certificate, authority: Authority) -> RenewableContext:

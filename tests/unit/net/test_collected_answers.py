@@ -12,7 +12,7 @@ from skyrocket.net.loop_turn import call_soon
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server
 from skyrocket.protocol.command import Command, encode_command
-from tests.support.send_parts import KeptWrites, call_now
+from tests.support.brokers.send_parts import KeptWrites, call_now
 
 CODE = 4711
 

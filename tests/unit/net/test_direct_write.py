@@ -12,7 +12,7 @@ from skyrocket.net.connection import Connection
 from skyrocket.net.limits import NetLimits
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server
-from tests.support.send_parts import KeptWrites, call_now
+from tests.support.brokers.send_parts import KeptWrites, call_now
 
 
 class OverSocket(KeptWrites):

@@ -21,8 +21,8 @@ from skyrocket.protocol.frame import FrameSplitter, join_frame
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.read.queue_run import RunQuery
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import a_message
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import a_message
 
 Write = Callable[[int, list[Any]], int]
 WRITES: dict[str, Write] = {"reference": gathered_write._write_pieces}

@@ -12,7 +12,7 @@ from skyrocket.net.router import Arrival, Router
 from skyrocket.net.server import Server
 from skyrocket.protocol.command import Command, encode_command
 from skyrocket.protocol.frame import FrameSplitter
-from tests.support.send_parts import KeptWrites, connected
+from tests.support.brokers.send_parts import KeptWrites, connected
 from tests.support.waiting import WAIT_S_MAX
 
 FAST, SLOW, BROKEN = 4711, 4712, 4713

@@ -18,7 +18,7 @@ from skyrocket.protocol.command import Command, encode_command
 from skyrocket.protocol.frame import Serialization
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.certificates import Certificate
+from tests.support.processes.certificates import Certificate
 from tests.unit.net.scene import ASK_BACK, BIG, ECHO, GROUP, REFUSE, SILENT, SLOW, WRONG_HEADER, Raw, scene
 
 
@@ -289,7 +289,7 @@ async def test_a_port_in_use_is_a_clear_error():
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory) -> Certificate:
-    return Certificate.made(tmp_path_factory.mktemp("tls"))
+    return Certificate.make(tmp_path_factory.mktemp("tls"))
 
 
 async def test_where_tls_is_required_plain_connections_are_closed(certificate: Certificate):

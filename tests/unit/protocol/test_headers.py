@@ -22,7 +22,7 @@ from skyrocket.protocol.headers import (
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
 )
-from skyrocket.protocol.permissions import Resource, named_resources
+from skyrocket.protocol.permissions import Resource, resource_fields
 from skyrocket.protocol.requests import REQUESTS
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.golden import GoldenFrame, golden_frames
@@ -308,15 +308,16 @@ def test_a_boundary_is_read_as_java_reads_it(text: str, expected: BoundaryType):
 
 
 def test_resources_are_found_in_any_header():
-    pull = next(decoded(golden) for golden in FRAMES if golden.name == "11-request-JSON").header(PullMessageRequestHeader)
-    assert set(named_resources(pull)) == {(Resource.GROUP, pull.consumer_group), (Resource.TOPIC, pull.topic)}
-    assert named_resources(SEND_V2) == [(Resource.TOPIC, "orders")]
+    assert set(resource_fields(PullMessageRequestHeader)) == {
+        ("consumer_group", Resource.GROUP, ""),
+        ("topic", Resource.TOPIC, ""),
+    }
+    assert resource_fields(type(SEND_V2)) == (("topic", Resource.TOPIC, ""),)
 
 
-def test_a_list_of_resources_is_several_and_an_absent_field_none():
-    assert named_resources(GetConsumeStatsRequestHeader(consumer_group="g", topic_list="a;b")) == [
-        (Resource.GROUP, "g"),
-        (Resource.TOPIC, "a"),
-        (Resource.TOPIC, "b"),
-    ]
-    assert named_resources(GetConsumeStatsRequestHeader(consumer_group="g")) == [(Resource.GROUP, "g")]
+def test_a_list_of_resources_has_a_separator_and_a_field_may_be_optional():
+    assert set(resource_fields(GetConsumeStatsRequestHeader)) == {
+        ("consumer_group", Resource.GROUP, ""),
+        ("topic", Resource.TOPIC, ""),
+        ("topic_list", Resource.TOPIC, ";"),
+    }

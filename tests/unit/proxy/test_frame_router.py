@@ -10,7 +10,7 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.frame import Frame
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.proxy.frame_router import FrameRouter
-from tests.support.access_control import KeptAnswers
+from tests.support.brokers.access_control import KeptAnswers
 
 
 class AbortedConnection(KeptAnswers):

@@ -12,8 +12,8 @@ from tools.report_pictures import PAGES, SCHEMES, WIDTH, find_chromium, take_pic
 
 from skyrocket.cli.pipeline_jobs.jobs import JOBS
 from skyrocket.report import render_page
-from tests.support.browser import FITS, TELEPHONE, open_page, running_browser
-from tests.support.pictures import first_pixel
+from tests.support.pages.browser import FITS, TELEPHONE, open_page, running_browser
+from tests.support.pages.pictures import first_pixel
 from tests.support.tools import need
 from tests.unit.pipelines.signup.results import clean_page
 from tests.unit.pipelines.table.summaries import TABLE_PAGES

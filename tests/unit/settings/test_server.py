@@ -14,14 +14,14 @@ from skyrocket.net.limits import NetLimits
 from skyrocket.net.quota import QuotaRates
 from skyrocket.settings.errors import SettingsError
 from skyrocket.settings.server import ServerSettings
-from tests.support.certificates import Authority, Certificate
+from tests.support.processes.certificates import Authority, Certificate
 
 CERTIFICATE = {"tls.server.certPath": "cert.pem", "tls.server.keyPath": "key.pem"}
 
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority.made(tmp_path_factory.mktemp("tls"))
+    return Authority.make(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.mark.parametrize("settings", [BrokerSettings(), NameserverSettings()])
@@ -128,4 +128,4 @@ def test_a_broker_that_speaks_only_tls_does_so_with_nameservers(authority: Autho
 
 
 def test_a_certificate_of_ones_own_is_all_that_a_server_needs(tmp_path: Path):
-    assert server_tls(Certificate.made(tmp_path).server_settings) is not None
+    assert server_tls(Certificate.make(tmp_path).server_settings) is not None

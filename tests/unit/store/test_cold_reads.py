@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skyrocket.store.cold_reads import REPEATS_MAX, ColdReads, NotInMemoryError, ReadAttempt, RepeatedReads
-from tests.support.simulated_disk import SimulatedDisk
+from tests.support.stores.simulated_disk import SimulatedDisk
 
 SIZE = 1024 * 1024
 

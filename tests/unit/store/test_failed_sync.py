@@ -8,8 +8,8 @@ import pytest
 
 from skyrocket.store.errors import StoreIOError, WritesStoppedError
 from skyrocket.store.message_store import MessageStore
-from tests.support.simulated_disk import SimulatedDisk, SimulatedFile
-from tests.support.store_messages import ROOT, SMALL, START_MS, an_open_store, bodies, numbered
+from tests.support.stores.simulated_disk import SimulatedDisk, SimulatedFile
+from tests.support.stores.store_messages import ROOT, SMALL, START_MS, an_open_store, bodies, numbered
 
 MARK = f"{ROOT}/sync_failed"
 

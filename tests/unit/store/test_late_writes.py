@@ -9,8 +9,8 @@ import pytest
 
 from skyrocket.store import late_writes
 from skyrocket.store.errors import DiskFullError
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import FOREVER_MS, START_MS, a_message, an_open_store, bodies, numbered, read_queue
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import FOREVER_MS, START_MS, a_message, an_open_store, bodies, numbered, read_queue
 
 
 @pytest.mark.parametrize(("kind", "nth"), [("write", 1), ("write", 2), ("write", 3), ("create", 1), ("create", 2), ("create", 3)])

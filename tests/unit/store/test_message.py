@@ -13,7 +13,7 @@ from skyrocket.protocol.system_names import SCHEDULE_TOPIC
 from skyrocket.store.index.index import hash_key, pack_keys
 from skyrocket.store.index.index_file import KEY
 from skyrocket.store.message import DispatchRequest, delay_level, dispatch_request_of, index_keys
-from tests.support.store_messages import index_hash
+from tests.support.stores.store_messages import index_hash
 
 
 def test_a_message_is_found_by_its_unique_key_its_keys_and_its_tag():

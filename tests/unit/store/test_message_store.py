@@ -24,8 +24,8 @@ from skyrocket.store.errors import (
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import QueueEntry
 from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import (
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import (
     FOREVER_MS,
     ROOT,
     SMALL,
@@ -33,6 +33,7 @@ from tests.support.store_messages import (
     a_message,
     an_open_store,
     bodies,
+    expire_oldest,
     numbered,
     numbers,
     read_queue,
@@ -333,7 +334,7 @@ def test_record_view_stays_valid_after_its_file_expires():
     store = a_store()
     store.append(numbered(60, body_bytes=200), START_MS)
     found = store.reading.messages("orders", 0, 0, 1).records[0]
-    start = store.retention.expire_oldest()
+    start = expire_oldest(store)
     assert start == 8192
     assert decode_record(found).body.startswith(b"000000")
     queue = store.queues.get("orders", 0)
@@ -347,7 +348,7 @@ def test_record_view_stays_valid_after_its_file_expires():
 def test_the_newest_segment_never_expires():
     store = a_store()
     store.append(numbered(3), START_MS)
-    assert store.retention.expire_oldest() == 0
+    assert expire_oldest(store) == 0
     assert len(bodies(store)) == 3
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skyrocket.store.message_store import MessageStore
-from tests.support.store_messages import SMALL, START_MS, a_message
+from tests.support.stores.store_messages import SMALL, START_MS, a_message
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from skyrocket.store.files import Disk
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.offline.verify import VerifyCounts, verify
 from skyrocket.store.paths import StorePaths
-from tests.support.running_broker import records, running
-from tests.support.store_messages import SMALL, START_MS, numbered, numbers, read_queue
+from tests.support.brokers.running_broker import records, running
+from tests.support.stores.store_messages import SMALL, START_MS, numbered, numbers, read_queue
 
 
 def test_by_default_the_log_lies_in_the_store():

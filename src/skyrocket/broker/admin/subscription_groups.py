@@ -55,7 +55,7 @@ class SubscriptionGroupHandlers:
         """Create or change a group, and answer when that is on disk. Like Apache's broker, ignore a request without a body."""
         if command.body:
             self._groups.put(decode_request(command.body, SubscriptionGroupConfig))
-            await self._saver.saved()
+            await self._saver.wait_until_saved()
         return command.response(ResponseCode.SUCCESS)
 
     async def put_list(self, command: Command, _connection: Connection) -> Command:
@@ -63,7 +63,7 @@ class SubscriptionGroupHandlers:
         if wanted is None:
             raise BodyError("A request to make groups has no list of them.")
         self._groups.put_all(wanted)
-        await self._saver.saved()
+        await self._saver.wait_until_saved()
         return command.response(ResponseCode.SUCCESS)
 
     async def delete(self, command: Command, _connection: Connection) -> Command:
@@ -71,14 +71,14 @@ class SubscriptionGroupHandlers:
         self._groups.delete(header.group_name)
         if header.clean_offset:
             self._offsets.remove_group(header.group_name)
-        await self._saver.saved()
+        await self._saver.wait_until_saved()
         return command.response(ResponseCode.SUCCESS)
 
     async def forbid(self, command: Command, _connection: Connection) -> Command:
         header = command.header(UpdateGroupForbiddenRequestHeader)
         if header.readable is not None:
             self._groups.forbid(header.group, header.topic, forbidden=not header.readable)
-            await self._saver.saved()
+            await self._saver.wait_until_saved()
         readable = not self._groups.is_forbidden(header.group, header.topic)
         body = GroupForbidden(topic=header.topic, group=header.group, readable=readable)
         return command.response(ResponseCode.SUCCESS, body=encode(body))

@@ -86,7 +86,7 @@ class TopicHandlers:
             attributes=parse_changes(header.attributes),
         )
         self._topics.stage_put([config])
-        await self._saver.saved()
+        await self._saver.wait_until_saved()
         return command.response(ResponseCode.SUCCESS)
 
     async def put_list(self, command: Command, _connection: Connection) -> Command:
@@ -95,7 +95,7 @@ class TopicHandlers:
         if wanted is None:
             raise BodyError("A request to make topics has no list of them.")
         self._topics.stage_put(wanted)
-        await self._saver.saved()
+        await self._saver.wait_until_saved()
         return command.response(ResponseCode.SUCCESS)
 
     async def delete(self, command: Command, _connection: Connection) -> Command:
@@ -109,7 +109,7 @@ class TopicHandlers:
         if self._store.only_reads is not None:  # before the table changes: its file may already have room
             raise DiskFullError(f"The disk is full: topic '{topic[:160]}' cannot be deleted now. {self._store.only_reads}")
         is_known = self._topics.stage_delete(topic)
-        await self._saver.saved()
+        await self._saver.wait_until_saved()
         self._offsets.remove_topic(topic)
         if is_known or name_problem(topic) is None:  # an invalid name never became a path
             await asyncio.to_thread(self._store.delete_topic(topic))

@@ -103,7 +103,7 @@ class DelayLevel:
 
 
 @dataclass(slots=True)
-class _Turn:
+class _TurnBudget:
     """How much one turn may still deliver."""
 
     messages: int = MESSAGES_PER_TURN
@@ -206,39 +206,39 @@ class DelayLevels(Contributor):
             for level in self._levels:
                 level.next_ms = 0
         self._last_ms = now_ms
-        turn = _Turn()
+        budget = _TurnBudget()
         self._first = (self._first + 1) % len(self._levels)  # a busy level does not starve the others
         for level in self._levels[self._first :] + self._levels[: self._first]:
-            while level.next_ms is not None and level.next_ms <= now_ms and turn.messages > 0 and turn.size_bytes > 0:
-                self._deliver(level, now_ms, turn)
+            while level.next_ms is not None and level.next_ms <= now_ms and budget.messages > 0 and budget.size_bytes > 0:
+                self._deliver(level, now_ms, budget)
         waiting = [level.next_ms for level in self._levels if level.next_ms is not None]
         if not waiting:
             return None
-        is_idle, is_over = turn == _Turn(), turn.messages <= 0 or turn.size_bytes <= 0
+        is_idle, is_over = budget == _TurnBudget(), budget.messages <= 0 or budget.size_bytes <= 0
         return min(waiting) if is_idle or is_over else max(min(waiting), now_ms + PACE_MS)
 
-    def _deliver(self, level: DelayLevel, now_ms: int, turn: _Turn) -> None:
+    def _deliver(self, level: DelayLevel, now_ms: int, budget: _TurnBudget) -> None:
         queue = self._store.queues.get(SCHEDULE_TOPIC, level.queue_id)
         if queue is None:
             level.next_ms = None
             return
         offset = self._progress.next_offset(level.level, queue.min_offset, queue.max_offset)
-        entries = self._reads.read((level.level, "entries"), partial(queue.read, offset, turn.messages))
+        entries = self._reads.read((level.level, "entries"), partial(queue.read, offset, budget.messages))
         times_ms = [time_ms for _, _, time_ms in ENTRY.iter_unpack(entries)]
         due = level.count_due(times_ms, offset, queue.max_offset, now_ms)
         if not due:
             return
         try:
-            next_offset = self._readdress(level, offset, due, turn)
+            next_offset = self._readdress(level, offset, due, budget)
         except StoreError:
             level.next_ms = now_ms  # the messages are still due
             raise
         if next_offset < offset + due:
             level.next_ms = now_ms
 
-    def _readdress(self, level: DelayLevel, offset: int, due: int, turn: _Turn) -> int:
-        """Move this many messages to their topics, or as many as fit into the turn. Return the offset to read next."""
-        read = partial(self._store.reading.messages, SCHEDULE_TOPIC, level.queue_id, offset, due, turn.size_bytes)
+    def _readdress(self, level: DelayLevel, offset: int, due: int, budget: _TurnBudget) -> int:
+        """Move this many messages to their topics, or as many as fit into the budget. Return the offset to read next."""
+        read = partial(self._store.reading.messages, SCHEDULE_TOPIC, level.queue_id, offset, due, budget.size_bytes)
         found = self._reads.read((level.level, "messages"), read)
         next_offset, records = found.next_offset, found.records
         if next_offset > offset + due:  # damaged messages were skipped, and later ones, which are not due, were read instead
@@ -249,8 +249,8 @@ class DelayLevels(Contributor):
             log.error("%d delayed messages of level %d are damaged and cannot be delivered.", missing, level.level)
         self._internal_writer.readdress(self._readdress_requests(records))
         self._progress.advance(level.level, next_offset, self._store.horizon.appended)
-        turn.messages -= next_offset - offset
-        turn.size_bytes -= sum(map(len, records))
+        budget.messages -= next_offset - offset
+        budget.size_bytes -= sum(map(len, records))
         return next_offset
 
     def _readdress_requests(self, records: list[memoryview]) -> list[ReaddressRequest]:

@@ -183,7 +183,7 @@ class ConfirmedAnswers:
             else:
                 connection.send(answer)
         elif not self._parked.park(ParkedAnswer(position, self._now_ms(), connection, answer)):
-            connection.send(self._unconfirmed(position, answer, _CROWDED, _CROWDED_ALONE))
+            connection.send(self._answer_unconfirmed(position, answer, _CROWDED, _CROWDED_ALONE))
 
     def release(self) -> None:
         """Send the answers whose messages the horizon has passed. The broker calls this when the horizon has moved."""
@@ -213,9 +213,9 @@ class ConfirmedAnswers:
         if expired and self._is_slow(waited_ms):
             outside.warning("%d answers to sends left after %d ms without a confirmation.", len(expired), waited_ms)
         for parked in expired:
-            parked.connection.send(self._unconfirmed(parked.position, parked.answer, _LATE, _ALONE))
+            parked.connection.send(self._answer_unconfirmed(parked.position, parked.answer, _LATE, _ALONE))
 
-    def _unconfirmed(self, position: int, answer: bytes, unflushed: str, alone: str) -> bytes:
+    def _answer_unconfirmed(self, position: int, answer: bytes, unflushed: str, alone: str) -> bytes:
         if self._is_group:
             return self._turn_into(ResponseCode.SYSTEM_ERROR, position, answer, _NO_MAJORITY)
         if position > self._horizon.reached(REPLICAS):

@@ -52,15 +52,15 @@ def _binary_pieces(region: str, trace_on: bool) -> Pieces:
     """Return the fixed part of a binary header, the names before the values, and the fields behind them."""
     head = _BINARY_HEAD.pack(0, Language.PYTHON, versions.CURRENT, 0, RESPONSE_FLAG, 0, 0)
     names = [_name(name) for name in (b"msgId", b"queueId", b"queueOffset", b"transactionId", b"recallHandle")]
-    trace = _measured(b"true" if trace_on else b"false")
-    return head, *names, _name(b"MSG_REGION") + _measured(region.encode()) + _name(b"TRACE_ON") + trace
+    trace = _prefix_length(b"true" if trace_on else b"false")
+    return head, *names, _name(b"MSG_REGION") + _prefix_length(region.encode()) + _name(b"TRACE_ON") + trace
 
 
 def _name(name: bytes) -> bytes:
     return _NAME_LENGTH.pack(len(name)) + name
 
 
-def _measured(value: bytes) -> bytes:
+def _prefix_length(value: bytes) -> bytes:
     return _LENGTH.pack(len(value)) + value
 
 
@@ -117,7 +117,7 @@ def _binary_frame(row: AnswerRow, ids: bytes, pieces: Pieces) -> bytes:
     values = [(id_name, ids), (queue_name, b"%d" % queue_id), (offset_name, b"%d" % queue_offset), (key_name, unique_key)]
     if handle is not None:
         values.append((handle_name, handle))
-    fields = b"".join([name + _measured(value) for name, value in values]) + more
+    fields = b"".join([name + _prefix_length(value) for name, value in values]) + more
     code, language, version, _, flag, remark_bytes, _ = _BINARY_HEAD.unpack(head)
     header = _BINARY_HEAD.pack(code, language, version, opaque, flag, remark_bytes, len(fields)) + fields
     return PREFIX.pack(len(header) + 4, _BINARY_MARK | len(header)) + header

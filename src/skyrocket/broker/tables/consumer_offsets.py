@@ -67,9 +67,6 @@ class ConsumerOffsets:
         found = None if queues is None else queues.get(queue_id)
         return self.query(group, topic, queue_id) if found is None else found
 
-    def topics_by_group(self) -> dict[str, list[str]]:
-        return {group: list(topics) for group, topics in self._topics.items()}
-
     def iterate_pairs(self) -> Iterator[tuple[str, str]]:
         """Yield the (topic, group) pairs as they are now. Changes meanwhile do no harm."""
         for group, topics in list(self._topics.items()):
@@ -150,11 +147,8 @@ class ConsumerOffsets:
         self._put(key, queue_id, offset)
         self._resets.setdefault(key, {})[queue_id] = _Reset(offset)
 
-    def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
-        return self.has_reset_at(offsets_key(topic, group), queue_id)
-
     def has_reset_at(self, key: str, queue_id: int) -> bool:
-        """`has_reset` for a caller that keeps the key."""
+        """Whether a reset of a queue is in force. The caller keeps the key: `offsets_key(topic, group)`."""
         return bool(self._resets) and queue_id in self._resets.get(key, {})
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:

@@ -217,7 +217,7 @@ class AssignedQueues:
         if self._orderly and leaving:
             await asyncio.gather(*(assigned.wait_until_idle(self._limits.orderly_revoke_ms) for assigned in leaving))
             for assigned in leaving:
-                assigned.is_leaving = not assigned.batches_in_progress or _lost_lock(assigned, self._session.now_ms())
+                assigned.is_leaving = not assigned.batches_in_progress or _has_lost_lock(assigned, self._session.now_ms())
             leaving = [assigned for assigned in leaving if assigned.is_leaving]
         try:
             await self.commit([assigned.queue for assigned in leaving])
@@ -256,6 +256,6 @@ class AssignedQueues:
             assigned.wake()
 
 
-def _lost_lock(assigned: AssignedQueue, now_ms: int) -> bool:
+def _has_lost_lock(assigned: AssignedQueue, now_ms: int) -> bool:
     lock = assigned.process_queue.lock
     return lock is not None and not lock.is_held(now_ms)

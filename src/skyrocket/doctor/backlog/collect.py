@@ -49,7 +49,7 @@ class BacklogCollector:
         at_ms = time.time_ns() // 1_000_000
         found = [one for one in await ask_each(names, of_group) if one is not None]
         brokers = sorted({queue.queue.broker_name for group in found for queue in group.queues})
-        reserved = dict(zip(brokers, await ask_each(brokers, self._reserved_ms), strict=True))
+        reserved = dict(zip(brokers, await ask_each(brokers, self._fetch_reserved_ms), strict=True))
         known = {broker: kept for broker, kept in reserved.items() if kept is not None}
         return ClusterLook(at_ms, found, known, unanswered)
 
@@ -98,14 +98,14 @@ class BacklogCollector:
     async def _oldest_unread(self, rows: Sequence[QueueProgress], firsts: dict[Queue, int]) -> dict[Queue, int]:
         waiting = sorted((row for row in rows if row.lag), key=lambda row: -row.lag)[:OLDEST_QUEUES_MAX]
 
-        async def stored_ms(row: QueueProgress) -> int:
+        async def fetch_stored_ms(row: QueueProgress) -> int:
             offset = max(row.committed_offset, firsts.get(row.queue, 0))
             try:
                 return (await self._admin.messages.by_offset(row.queue, offset)).stored_ms
             except ClientError:
                 return 0  # consumed or deleted meanwhile: its age is unknown
 
-        return dict(zip([row.queue for row in waiting], await ask_each(waiting, stored_ms), strict=True))
+        return dict(zip([row.queue for row in waiting], await ask_each(waiting, fetch_stored_ms), strict=True))
 
     async def _look_at_member(self, group: str, member: ConsumerClient) -> MemberLook:
         try:
@@ -125,7 +125,7 @@ class BacklogCollector:
             positions={row.queue: row.committed_offset for row in state.queues},
         )
 
-    async def _reserved_ms(self, broker: str) -> int | None:
+    async def _fetch_reserved_ms(self, broker: str) -> int | None:
         try:
             hours = (await self._admin.cluster.config(broker)).get("fileReservedTime", "")
         except ClientError:

@@ -1,12 +1,15 @@
-"""The advice that follows from a backlog: a table of rules, each a pure function from a group to findings with evidence."""
+"""The advice that follows from a backlog: a table of rules, each a pure function from a group to symptoms.
+
+A symptom of these rules is about a topic of the group, or with "" about the group as a whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from skyrocket.doctor.backlog.measure import GroupBacklog, QueueBacklog, TopicBacklog
-from skyrocket.doctor.finding import NAMES_MAX
+from skyrocket.doctor.finding import NAMES_MAX, DoctorRule, Symptom
 from skyrocket.protocol.system_names import RETRY_PREFIX
 from skyrocket.report.parts import Severity
 from skyrocket.report.texts import count_of, format_duration, format_number
@@ -19,7 +22,7 @@ EXPIRY_SHARE: Final = 0.8  # of the retention: older messages are in danger
 
 
 class BacklogFinding(NamedTuple):
-    """What a rule found about a group."""
+    """A diagnosis of a group's backlog. Group and topic stand apart: the job `backlog` prints them in columns of their own."""
 
     rule: str
     severity: Severity
@@ -42,27 +45,10 @@ class RuleInput(NamedTuple):
     reserved_ms: Mapping[str, int]  # broker name -> how long it keeps messages
 
 
-class Told(NamedTuple):
-    """What a rule says; `RULES` adds its name and its severity."""
-
-    topic: str
-    what: str
-    evidence: str
-    advice: str = ""
-
-
-class BacklogRule(NamedTuple):
-    """One row of the table of rules."""
-
-    name: str
-    severity: Severity
-    find: Callable[[RuleInput], Iterable[Told]]
-
-
-def _no_member(seen: RuleInput) -> Iterator[Told]:
+def _find_groups_without_members(seen: RuleInput) -> Iterator[Symptom]:
     group = seen.group
     if not group.members and group.lag:
-        yield Told(
+        yield Symptom(
             "",
             f"No member of group '{group.group}' is connected, and messages wait.",
             f"{count_of(group.lag, 'message')} wait in {count_of(len(_waiting(group)), 'topic')}.",
@@ -70,10 +56,10 @@ def _no_member(seen: RuleInput) -> Iterator[Told]:
         )
 
 
-def _expired(seen: RuleInput) -> Iterator[Told]:
+def _find_expired(seen: RuleInput) -> Iterator[Symptom]:
     for topic in seen.group.topics:
         if topic.expired:
-            yield Told(
+            yield Symptom(
                 topic.topic,
                 f"Messages of topic '{topic.topic}' were deleted before group '{topic.group}' read them.",
                 f"{count_of(topic.expired, 'message')} between the committed offsets and the first offsets of the queues.",
@@ -81,13 +67,13 @@ def _expired(seen: RuleInput) -> Iterator[Told]:
             )
 
 
-def _expiring(seen: RuleInput) -> Iterator[Told]:
+def _find_expiring(seen: RuleInput) -> Iterator[Symptom]:
     for topic in seen.group.topics:
         endangered = [queue for queue in topic.queues if _expires_before_read(queue, topic, seen.reserved_ms)]
         if endangered:
             worst = max(endangered, key=lambda queue: queue.waiting_ms or 0)
             kept = format_duration(seen.reserved_ms[worst.queue.broker_name])
-            yield Told(
+            yield Symptom(
                 topic.topic,
                 f"Messages of topic '{topic.topic}' will expire before group '{topic.group}' reads them.",
                 f"The oldest unread message has waited {format_duration(worst.waiting_ms)} in {worst.queue}; the broker keeps "
@@ -105,7 +91,7 @@ def _expires_before_read(queue: QueueBacklog, topic: TopicBacklog, reserved_ms: 
     return queue.waiting_ms + topic.drain_ms >= kept
 
 
-def _differing_subscriptions(seen: RuleInput) -> Iterator[Told]:
+def _find_differing_subscriptions(seen: RuleInput) -> Iterator[Symptom]:
     known = [member for member in seen.group.members if not member.error]
     kinds = {
         tuple(sorted((topic, text) for topic, text in member.subscriptions.items() if not topic.startswith(RETRY_PREFIX)))
@@ -116,7 +102,7 @@ def _differing_subscriptions(seen: RuleInput) -> Iterator[Told]:
             f"{member.client_id}: {', '.join(f'{topic} ({text})' for topic, text in sorted(member.subscriptions.items()))}"
             for member in known[:NAMES_MAX]
         )
-        yield Told(
+        yield Symptom(
             "",
             f"Members of group '{seen.group.group}' subscribe to different topics or tags. Brokers keep the last one that they "
             "heard of, and messages are skipped.",
@@ -125,10 +111,10 @@ def _differing_subscriptions(seen: RuleInput) -> Iterator[Told]:
         )
 
 
-def _stuck_members(seen: RuleInput) -> Iterator[Told]:
+def _find_stuck_members(seen: RuleInput) -> Iterator[Symptom]:
     if seen.group.between_ms >= STUCK_MS:
-        for member, evidence in _halted(seen.group):
-            yield Told(
+        for member, evidence in _list_halted(seen.group):
+            yield Symptom(
                 "",
                 f"Member {member} of group '{seen.group.group}' is stuck: messages wait in its queues, and it finished none "
                 "between the looks.",
@@ -137,11 +123,11 @@ def _stuck_members(seen: RuleInput) -> Iterator[Told]:
             )
 
 
-def _halted_members(seen: RuleInput) -> Iterator[Told]:
+def _find_halted_members(seen: RuleInput) -> Iterator[Symptom]:
     """Find members that would be stuck if the looks were further apart: their handlers may only be slow."""
     if seen.group.between_ms < STUCK_MS:
-        for member, evidence in _halted(seen.group):
-            yield Told(
+        for member, evidence in _list_halted(seen.group):
+            yield Symptom(
                 "",
                 f"Member {member} of group '{seen.group.group}' finished no message between the looks, though messages wait in "
                 "its queues: it is stuck, or slow.",
@@ -150,7 +136,7 @@ def _halted_members(seen: RuleInput) -> Iterator[Told]:
             )
 
 
-def _halted(group: GroupBacklog) -> Iterator[tuple[str, str]]:
+def _list_halted(group: GroupBacklog) -> Iterator[tuple[str, str]]:
     """Yield the members that finished nothing between the looks, with the evidence."""
     for member in group.members:
         held = [queue for topic in group.topics for queue in topic.queues if queue.owner == member.client_id]
@@ -165,7 +151,7 @@ def _halted(group: GroupBacklog) -> Iterator[tuple[str, str]]:
             yield member.client_id, evidence
 
 
-def _standing_queues(seen: RuleInput) -> Iterator[Told]:
+def _find_standing_queues(seen: RuleInput) -> Iterator[Symptom]:
     """Find queues that nobody of a group with members reads."""
     group = seen.group
     if not group.members or group.is_broadcasting or any(member.error for member in group.members):
@@ -173,7 +159,7 @@ def _standing_queues(seen: RuleInput) -> Iterator[Told]:
     for topic in group.topics:
         orphans = [queue for queue in topic.queues if queue.lag and not queue.owner]
         if orphans and not any(queue.has_moved for queue in orphans):
-            yield Told(
+            yield Symptom(
                 topic.topic,
                 f"No member of group '{group.group}' reads {_names(orphans)}, though messages wait there.",
                 f"{count_of(sum(queue.lag for queue in orphans), 'message')} in {count_of(len(orphans), 'queue')} without a "
@@ -182,7 +168,7 @@ def _standing_queues(seen: RuleInput) -> Iterator[Told]:
             )
 
 
-def _idle_members(seen: RuleInput) -> Iterator[Told]:
+def _find_idle_members(seen: RuleInput) -> Iterator[Symptom]:
     group = seen.group
     if group.is_broadcasting:
         return
@@ -194,7 +180,7 @@ def _idle_members(seen: RuleInput) -> Iterator[Told]:
     busy = len(group.members) - len(idle)
     if idle and busy:
         shown = ", ".join(member.client_id for member in idle[:NAMES_MAX])
-        yield Told(
+        yield Symptom(
             "",
             f"{count_of(len(idle), 'member')} of group '{group.group}' have no queue: more members than queues do not help.",
             f"Without a queue: {shown}{' and more' if len(idle) > NAMES_MAX else ''}. With queues: {busy}.",
@@ -202,7 +188,7 @@ def _idle_members(seen: RuleInput) -> Iterator[Told]:
         )
 
 
-def _falling_behind(seen: RuleInput) -> Iterator[Told]:
+def _find_falling_behind(seen: RuleInput) -> Iterator[Symptom]:
     members = len(seen.group.members)
     for topic in seen.group.topics:
         produced, consumed = topic.produced_per_s, topic.consumed_per_s
@@ -214,7 +200,7 @@ def _falling_behind(seen: RuleInput) -> Iterator[Told]:
             way_out = f"Add members: there are {members} for {count_of(queues, 'queue')}."
         else:
             way_out = "Every queue has a member already: make the handler quicker or more concurrent, or add queues and members."
-        yield Told(
+        yield Symptom(
             topic.topic,
             f"Group '{topic.group}' falls behind in topic '{topic.topic}': more is produced than consumed.",
             f"{format_number(produced)}/s produced, {format_number(consumed)}/s consumed, {count_of(topic.lag, 'message')} wait.",
@@ -222,12 +208,12 @@ def _falling_behind(seen: RuleInput) -> Iterator[Told]:
         )
 
 
-def _skewed(seen: RuleInput) -> Iterator[Told]:
+def _find_skewed(seen: RuleInput) -> Iterator[Symptom]:
     for topic in seen.group.topics:
         if topic.lag >= SKEW_LAG_MIN and topic.skew >= SKEW_MIN and len(topic.queues) > 1:
             longest = max(topic.queues, key=lambda queue: queue.lag)
             owner = f" Member {longest.owner} reads it." if longest.owner else ""
-            yield Told(
+            yield Symptom(
                 topic.topic,
                 f"The backlog of group '{topic.group}' in topic '{topic.topic}' is uneven: {longest.queue} has most of it.",
                 f"{format_number(longest.lag)} of {format_number(topic.lag)} messages; {format_number(topic.skew)} times the "
@@ -236,10 +222,10 @@ def _skewed(seen: RuleInput) -> Iterator[Told]:
             )
 
 
-def _retries_wait(seen: RuleInput) -> Iterator[Told]:
+def _find_waiting_retries(seen: RuleInput) -> Iterator[Symptom]:
     for topic in seen.group.topics:
         if topic.is_retry and topic.lag:
-            yield Told(
+            yield Symptom(
                 topic.topic,
                 f"Messages that handlers of group '{topic.group}' refused wait to be retried.",
                 f"{count_of(topic.lag, 'message')} in {topic.topic}.",
@@ -247,10 +233,10 @@ def _retries_wait(seen: RuleInput) -> Iterator[Told]:
             )
 
 
-def _silent_members(seen: RuleInput) -> Iterator[Told]:
+def _find_silent_members(seen: RuleInput) -> Iterator[Symptom]:
     for member in seen.group.members:
         if member.error:
-            yield Told(
+            yield Symptom(
                 "",
                 f"Member {member.client_id} of group '{seen.group.group}' did not tell its queues, so nothing is known of it.",
                 member.error,
@@ -258,15 +244,16 @@ def _silent_members(seen: RuleInput) -> Iterator[Told]:
             )
 
 
-def _draining(seen: RuleInput) -> Iterator[Told]:
+def _find_draining(seen: RuleInput) -> Iterator[Symptom]:
     for topic in seen.group.topics:
         if topic.drain_ms is not None and not topic.keeps_up and not topic.is_retry:
-            yield Told(
+            yield Symptom(
                 topic.topic,
                 f"Group '{topic.group}' catches up in topic '{topic.topic}': in {format_duration(topic.drain_ms)} nothing waits, "
                 "if both rates stay.",
                 f"{format_number(topic.produced_per_s or 0)}/s produced, {format_number(topic.consumed_per_s or 0)}/s consumed, "
                 f"{count_of(topic.lag, 'message')} wait.",
+                "",
             )
 
 
@@ -279,20 +266,20 @@ def _names(queues: list[QueueBacklog]) -> str:
     return f"{shown}{' and others' if len(queues) > NAMES_MAX else ''} of {queues[0].queue.topic}"
 
 
-RULES: Final = (
-    BacklogRule("expired", Severity.PROBLEM, _expired),
-    BacklogRule("expiring", Severity.PROBLEM, _expiring),
-    BacklogRule("differing-subscriptions", Severity.PROBLEM, _differing_subscriptions),
-    BacklogRule("no-member", Severity.PROBLEM, _no_member),
-    BacklogRule("stuck-member", Severity.PROBLEM, _stuck_members),
-    BacklogRule("standing-queue", Severity.PROBLEM, _standing_queues),
-    BacklogRule("halted-member", Severity.WARNING, _halted_members),
-    BacklogRule("falling-behind", Severity.WARNING, _falling_behind),
-    BacklogRule("skewed", Severity.WARNING, _skewed),
-    BacklogRule("idle-member", Severity.WARNING, _idle_members),
-    BacklogRule("silent-member", Severity.WARNING, _silent_members),
-    BacklogRule("retries-wait", Severity.INFORMATION, _retries_wait),
-    BacklogRule("draining", Severity.INFORMATION, _draining),
+RULES: Final[tuple[DoctorRule[RuleInput], ...]] = (
+    DoctorRule("expired", Severity.PROBLEM, _find_expired),
+    DoctorRule("expiring", Severity.PROBLEM, _find_expiring),
+    DoctorRule("differing-subscriptions", Severity.PROBLEM, _find_differing_subscriptions),
+    DoctorRule("no-member", Severity.PROBLEM, _find_groups_without_members),
+    DoctorRule("stuck-member", Severity.PROBLEM, _find_stuck_members),
+    DoctorRule("standing-queue", Severity.PROBLEM, _find_standing_queues),
+    DoctorRule("halted-member", Severity.WARNING, _find_halted_members),
+    DoctorRule("falling-behind", Severity.WARNING, _find_falling_behind),
+    DoctorRule("skewed", Severity.WARNING, _find_skewed),
+    DoctorRule("idle-member", Severity.WARNING, _find_idle_members),
+    DoctorRule("silent-member", Severity.WARNING, _find_silent_members),
+    DoctorRule("retries-wait", Severity.INFORMATION, _find_waiting_retries),
+    DoctorRule("draining", Severity.INFORMATION, _find_draining),
 )
 """All rules, the most urgent first. Findings come in this order."""
 
@@ -301,8 +288,8 @@ def find_advice(groups: Iterable[GroupBacklog], reserved_ms: Mapping[str, int]) 
     """Apply every rule to every group."""
     seen = [RuleInput(group, reserved_ms) for group in groups]
     return [
-        BacklogFinding(rule.name, rule.severity, one.group.group, *told)
+        BacklogFinding(rule.name, rule.severity, one.group.group, *symptom)
         for rule in RULES
         for one in seen
-        for told in rule.find(one)
+        for symptom in rule.find(one)
     ]

@@ -256,7 +256,7 @@ class ClusterCollector:
     # ---
 
     async def _ask(self, answer: Awaitable[T], what: str, otherwise: T) -> T:
-        """Return an answer; or `otherwise`, and note what is not known."""
+        """Return the answer. When it is an error, note that `what` is not known and return `otherwise`."""
         found, error = await answer_or_error(answer, otherwise)
         if error:
             self._unanswered.append(f"{what} are not known: {error}")

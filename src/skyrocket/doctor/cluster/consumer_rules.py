@@ -166,7 +166,10 @@ def find_offsets_beyond_the_end(facts: ClusterFacts) -> Iterator[Symptom]:
 
 
 def _subscriptions(facts: ClusterFacts) -> Iterator[tuple[GroupFacts, SubscriptionFacts]]:
-    """Yield each subscription once, whoever tells it. Those to retry topics are the client's own."""
+    """Yield each subscription of a group once, however many members have it.
+
+    Subscriptions to retry topics are left out: clients make them by themselves.
+    """
     for group in facts.groups:
         seen: set[tuple[str, str, str]] = set()
         for one in group.subscriptions:

@@ -407,10 +407,3 @@ def store_timestamp_of(record: memoryview) -> int:
 def _address(topic: str) -> tuple[int, bytes]:
     magic = magic_for(topic)
     return magic, topic_field(topic, magic)
-
-
-def record_size(record: Record) -> int:
-    """Return the size of the encoded record in bytes, without encoding it."""
-    layout, _ = layout_for(record.born_host, record.store_host)
-    topic = topic_field(record.topic, record.magic)
-    return layout.size + len(record.body) + len(topic) + _INT16.size + len(record.properties)

@@ -305,11 +305,11 @@ class IndexFile:
         search. It follows a chain to smaller entry numbers only, so it always ends. With `live`, entries count that another
         process has added since it last wrote the header.
         """
-        number: int = SLOT.unpack((yield from self._fetched(HEADER.size + hashed % self._slots * SLOT.size, SLOT.size)))[0]
+        number: int = SLOT.unpack((yield from self._fetch(HEADER.size + hashed % self._slots * SLOT.size, SLOT.size)))[0]
         above = self._entries if live else self.next_entry
         late = 0
         while 0 < number < above and not self.is_closed:
-            entry = IndexEntry(*ENTRY.unpack((yield from self._fetched(self._entry_at(number), ENTRY.size))))
+            entry = IndexEntry(*ENTRY.unpack((yield from self._fetch(self._entry_at(number), ENTRY.size))))
             stored_ms = self._stored_ms(entry)
             if stored_ms <= begin_ms - 1000:
                 return
@@ -322,7 +322,7 @@ class IndexFile:
                 number = yield from self._find_newest(hashed, end_ms, above)
                 late += 1
 
-    def _fetched(self, at: int, size: int) -> Generator[NotInMemoryError, None, bytes]:
+    def _fetch(self, at: int, size: int) -> Generator[NotInMemoryError, None, bytes]:
         while True:
             try:
                 return self._reads.read(self._file, at, size)
@@ -338,14 +338,14 @@ class IndexFile:
         stop, later = 1, above  # entries before `stop` are in time, those from `later` on are not
         while stop < later and not self.is_closed:
             middle = (stop + later) // 2
-            entry = IndexEntry(*ENTRY.unpack((yield from self._fetched(self._entry_at(middle), ENTRY.size))))
+            entry = IndexEntry(*ENTRY.unpack((yield from self._fetch(self._entry_at(middle), ENTRY.size))))
             if self._stored_ms(entry) > end_ms:
                 later = middle
             else:
                 stop = middle + 1
         while stop > 1 and not self.is_closed:
             start = max(1, stop - SCANNED_AT_ONCE)
-            packed = yield from self._fetched(self._entry_at(start), (stop - start) * ENTRY.size)
+            packed = yield from self._fetch(self._entry_at(start), (stop - start) * ENTRY.size)
             hashes = [key_hash for key_hash, _, _, _ in ENTRY.iter_unpack(packed)]
             if hashed in hashes:
                 return stop - 1 - hashes[::-1].index(hashed)

@@ -469,16 +469,6 @@ class LedgerStore(MessageStore):
         """The entries that are damaged here."""
         return list(self.repair.damaged)
 
-    def restore_entry(self, entry: bytes | memoryview) -> None:
-        """Write an entry that is damaged here as another node has it, in this thread. Raise EntryError when it is not the one."""
-        self._check_writable()
-        job = self.repair.begin_restore([entry])
-        try:
-            job.run()
-        except OSError as error:
-            raise store_error(f"restoring entry {job.first}", error) from error
-        self.repair.finish_restore(job)
-
     def is_intact(self, index: int) -> bool:
         """Whether an entry can be read, and is what was written."""
         try:

@@ -203,10 +203,6 @@ class Reading:
         topic, queue_id, offset, count, bytes_max, codes = query
         return to_pull_run(self.messages(topic, queue_id, offset, count, bytes_max, codes))
 
-    def run_sources(self) -> RunSources:
-        """Return the sources for `read_queue_run` and `read_pull_run`."""
-        return RunSources(self._log, self._checksums, self._hot_from())
-
     def turn_sources(self) -> RunSources:
         """Return the sources for several runs, to be used before anything is appended."""
         return RunSources(TurnLog(self._log), self._checksums, self._hot_from())

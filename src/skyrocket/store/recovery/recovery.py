@@ -54,6 +54,7 @@ _SAFETY_MS = 3_000  # Apache starts this much before the timestamps of its check
 class Recovery:
     def __init__(
         self,
+        *,
         files: Files,
         log: CommitLog,
         queues: ConsumeQueues,

@@ -74,21 +74,6 @@ class Retention:
         self._expired.remove_all()
         return plan
 
-    def expire_oldest(self) -> int:
-        """Delete the log's first segment, and what queues, index and checksums have of it. Return the log's new start."""
-        store = self._store
-        starts = store.log.segments.starts
-        if len(starts) > 1 and starts[1] > store.horizon.flushed:
-            if store.is_flushing:
-                return store.log.start  # its file is being flushed: the next round deletes it
-            store.flush()
-        if len(starts) > 1 and starts[1] <= store.horizon.confirmed:
-            queue_files = store.queues.expire(starts[1])
-            self._expire_log(1)
-            self._expired.add(queue_files)
-            self._expired.remove_all()
-        return store.log.start
-
     def _expire_log(self, count: int) -> None:
         """Take the log's first segments out of the tables, with what index and checksums have of them.
 

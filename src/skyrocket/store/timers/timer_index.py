@@ -34,16 +34,6 @@ class TimerSizes(NamedTuple):
     log_file_bytes: int = 100 * 1024 * 1024
 
 
-class TimerEntry(NamedTuple):
-    """A message to take in: a time within its slot, and the fields of its unit."""
-
-    time_ms: int
-    magic: int
-    physical_offset: int
-    size: int
-    topic_hash: int
-
-
 class TimerTopic(NamedTuple):
     """The queue of the timer topic."""
 
@@ -209,7 +199,10 @@ class TimerIndex:
     # --- messages in
 
     def add(self, entries: Sequence[tuple[int, int, int, int, int]], now_ms: int) -> list[int]:
-        """Take in messages, given as `TimerEntry` fields, all or none. Return the positions of their units."""
+        """Take in messages, all or none. Return the positions of their units.
+
+        An entry has a time within its slot, and four fields of its unit: magic, physical offset, size, hash of the topic.
+        """
         precision_ms = self.precision_ms
         taken_in_ms = now_ms - now_ms % precision_ms
         places = self.log.places(len(entries))

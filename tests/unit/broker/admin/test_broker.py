@@ -19,9 +19,9 @@ from skyrocket.protocol.headers import GetBrokerConfigResponseHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.settings.live import LiveSettings
-from tests.support.broker_context import a_context
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import an_open_store, numbered
+from tests.support.brokers.broker_context import a_context
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import an_open_store, numbered
 from tests.unit.broker.parts import Peer
 
 NOW_MS = 1_700_000_000_000

@@ -11,7 +11,7 @@ from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.headers import ConsumerSendMsgBackRequestHeader, ViewBrokerStatsDataRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.running_broker import RunningBroker, running
+from tests.support.brokers.running_broker import RunningBroker, running
 
 
 async def statistic(served: RunningBroker, name: str, key: str) -> BrokerStatsItem:

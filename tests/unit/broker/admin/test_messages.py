@@ -16,7 +16,7 @@ from skyrocket.protocol.message.properties import KEYS, TAGS, UNIQUE_KEY
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.read import message_query
-from tests.support.running_broker import RunningBroker, records, running
+from tests.support.brokers.running_broker import RunningBroker, records, running
 
 
 async def query(served: RunningBroker, key: str, topic: str = "orders", **given: Any) -> Command:
@@ -24,7 +24,7 @@ async def query(served: RunningBroker, key: str, topic: str = "orders", **given:
     return await served.ask(RequestCode.QUERY_MESSAGE, QueryMessageRequestHeader(topic=topic, key=key, **values))
 
 
-async def sent(served: RunningBroker, body: bytes, topic: str = "orders", **properties: str) -> int:
+async def send(served: RunningBroker, body: bytes, topic: str = "orders", **properties: str) -> int:
     """Return a message's physical offset."""
     answer = await served.send(topic, body, properties=properties)
     assert answer.code == ResponseCode.SUCCESS, answer.remark
@@ -38,9 +38,9 @@ def bodies(answer: Command) -> list[bytes]:
 
 async def test_a_message_is_found_by_each_key_its_unique_key_and_its_tag(tmp_path: Path):
     async with running(tmp_path) as served:
-        await sent(served, b"one", **{KEYS: "red blue", UNIQUE_KEY: "ID-1", TAGS: "paid"})
-        await sent(served, b"two", **{KEYS: "blue", UNIQUE_KEY: "ID-2", TAGS: "open"})
-        await sent(served, b"elsewhere", "bills", **{KEYS: "blue", UNIQUE_KEY: "ID-1", TAGS: "paid"})
+        await send(served, b"one", **{KEYS: "red blue", UNIQUE_KEY: "ID-1", TAGS: "paid"})
+        await send(served, b"two", **{KEYS: "blue", UNIQUE_KEY: "ID-2", TAGS: "open"})
+        await send(served, b"elsewhere", "bills", **{KEYS: "blue", UNIQUE_KEY: "ID-1", TAGS: "paid"})
         assert bodies(await query(served, "blue")) == [b"one", b"two"], "oldest first"
         assert bodies(await query(served, "red")) == [b"one"]
         assert bodies(await query(served, "ID-2")) == [b"two"]
@@ -51,8 +51,8 @@ async def test_a_message_is_found_by_each_key_its_unique_key_and_its_tag(tmp_pat
 
 async def test_query_response_has_the_last_position_of_the_index(tmp_path: Path):
     async with running(tmp_path) as served:
-        await sent(served, b"one", **{KEYS: "red"})
-        place = await sent(served, b"two", **{KEYS: "blue"})
+        await send(served, b"one", **{KEYS: "red"})
+        place = await send(served, b"two", **{KEYS: "blue"})
         header = (await query(served, "red")).header(QueryMessageResponseHeader)
         assert header.index_last_update_phyoffset == place
         assert header.index_last_update_timestamp > 0
@@ -64,7 +64,7 @@ async def test_query_response_has_the_last_position_of_the_index(tmp_path: Path)
 async def test_query_returns_the_newest_messages_up_to_a_bound(tmp_path: Path):
     async with running(tmp_path, query_max=8, query_default_max=5) as served:
         for number in range(12):
-            await sent(served, b"%d" % number, **{KEYS: "same"})
+            await send(served, b"%d" % number, **{KEYS: "same"})
         assert bodies(await query(served, "same", max_num=3)) == [b"9", b"10", b"11"]
         assert len(bodies(await query(served, "same", max_num=2**31 - 1))) == 8
         assert len(bodies(await query(served, "same", unique_key_query=True, max_num=1))) == 5
@@ -74,7 +74,7 @@ async def test_query_returns_the_newest_messages_up_to_a_bound(tmp_path: Path):
 
 async def test_query_ignores_messages_outside_its_time_range(tmp_path: Path):
     async with running(tmp_path) as served:
-        place = await sent(served, b"one", **{KEYS: "red"})
+        place = await send(served, b"one", **{KEYS: "red"})
         record = served.broker.store.reading.record_at(place)
         assert record is not None
         at_ms = record.store_timestamp
@@ -86,10 +86,10 @@ async def test_query_ignores_messages_outside_its_time_range(tmp_path: Path):
 async def test_a_query_that_walks_far_lets_the_broker_serve_others(tmp_path: Path):
     async with running(tmp_path, index_slots=1, index_entries=100_000) as served:
         wanted = {KEYS: "wanted"}
-        await sent(served, b"first", **wanted)
+        await send(served, b"first", **wanted)
         keys = " ".join(f"k{number}" for number in range(250))
         for _ in range(100):
-            await sent(served, b"x", **{KEYS: keys})
+            await send(served, b"x", **{KEYS: keys})
         rounds = 0
 
         async def count_rounds() -> None:
@@ -114,10 +114,10 @@ async def test_a_query_looks_at_a_bounded_number_of_entries_and_returns_what_it_
     monkeypatch.setattr(message_query, "COST_MAX", 2_000)
     async with running(tmp_path, index_slots=1, index_entries=100_000) as served:
         keys = " ".join(f"k{number}" for number in range(100))
-        await sent(served, b"old", **{KEYS: "same"})
+        await send(served, b"old", **{KEYS: "same"})
         for _ in range(30):
-            await sent(served, b"x", **{KEYS: keys})
-        await sent(served, b"new", **{KEYS: "same"})
+            await send(served, b"x", **{KEYS: keys})
+        await send(served, b"new", **{KEYS: "same"})
         assert bodies(await query(served, "same")) == [b"new"], "the old one lies 3,000 entries behind"
         assert (await query(served, "none")).code == ResponseCode.QUERY_NOT_FOUND
 
@@ -126,19 +126,19 @@ async def test_query_response_fits_into_a_frame(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(messages, "ANSWER_BYTES_MAX", 2_500)
     async with running(tmp_path) as served:
         for number in range(4):
-            await sent(served, b"%d" % number * 1_000, **{KEYS: "same"})
+            await send(served, b"%d" % number * 1_000, **{KEYS: "same"})
         assert [body[:1] for body in bodies(await query(served, "same"))] == [b"2", b"3"]
 
 
 async def test_without_an_index_nothing_is_found(tmp_path: Path):
     async with running(tmp_path, index_enabled=False) as served:
-        await sent(served, b"one", **{KEYS: "red"})
+        await send(served, b"one", **{KEYS: "red"})
         assert (await query(served, "red")).code == ResponseCode.QUERY_NOT_FOUND
 
 
 async def test_view_message_returns_only_the_record_at_an_offset(tmp_path: Path):
     async with running(tmp_path) as served:
-        place = await sent(served, b"here")
+        place = await send(served, b"here")
 
         async def view(offset: int) -> Command:
             return await served.ask(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=offset))

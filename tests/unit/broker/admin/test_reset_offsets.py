@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from skyrocket.broker.tables.consumer_offsets import offsets_key
 from skyrocket.protocol.bodies import ResetOffsetBody
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import decode
@@ -51,7 +52,7 @@ def test_reset_moves_one_queue_to_an_offset():
 def test_an_offset_outside_of_the_queue_is_refused(offset: int):
     parts = prepared()
     assert ask(parts, queueId=0, offset=offset).code == ResponseCode.SYSTEM_ERROR
-    assert not parts.offsets.has_reset("billing", "orders", 0)
+    assert not parts.offsets.has_reset_at(offsets_key("orders", "billing"), 0)
 
 
 def test_reset_of_an_unknown_topic_group_or_queue_fails():

@@ -11,7 +11,7 @@ from skyrocket.broker.broker import Broker
 from skyrocket.protocol.headers import DeleteTopicRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.store.files import Disk
-from tests.support.running_broker import SMALL, RunningBroker, records
+from tests.support.brokers.running_broker import SMALL, RunningBroker, records
 from tests.support.waiting import WAIT_S_MAX
 
 

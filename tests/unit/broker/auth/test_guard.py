@@ -18,7 +18,7 @@ from skyrocket.protocol.frame import Frame, Serialization
 from skyrocket.protocol.requests import REQUESTS, TO_BROKER, RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.signature import signed_fields
-from tests.support.access_control import ALICE, ROOT, GuardedRouter, KeptAnswers, signed
+from tests.support.brokers.access_control import ALICE, ROOT, GuardedRouter, KeptAnswers, signed
 
 BOB = AccessKeys("bob", "bob-secret")
 SEND = {"a": "P", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0"}

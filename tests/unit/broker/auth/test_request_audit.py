@@ -15,7 +15,7 @@ from skyrocket.net.router import RefusedError
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.access_control import ALICE, ROOT, GuardedRouter, signed
+from tests.support.brokers.access_control import ALICE, ROOT, GuardedRouter, signed
 
 OPEN = {"authentication_enabled": False, "authorization_enabled": False}
 

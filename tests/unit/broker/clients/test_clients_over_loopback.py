@@ -24,11 +24,11 @@ class Client:
         self.client_id = client_id
         self.told: asyncio.Queue[str] = asyncio.Queue()
         router = Router()
-        router.add(40, self._changed)
+        router.add(40, self._on_changed)
         router.add(307, lambda command, _: command.response(ResponseCode.SUCCESS, body=b'{"properties":{}}'))
         self.dialer = Dialer(router)
 
-    def _changed(self, command: Command, _connection: Connection) -> None:
+    def _on_changed(self, command: Command, _connection: Connection) -> None:
         self.told.put_nowait(command.fields["consumerGroup"])
 
     async def ask(self, port: int, code: int, body: bytes = b"", **fields: str) -> Command:

@@ -5,6 +5,7 @@ import pytest
 from skyrocket.protocol.bodies import ConsumerOffsetSerializeWrapper
 from skyrocket.protocol.command import ONEWAY_FLAG, Command
 from skyrocket.protocol.responses import ResponseCode
+from tests.support.stores.store_messages import expire_oldest
 from tests.unit.broker.parts import WALL_MS, Parts
 
 
@@ -50,7 +51,7 @@ def test_new_group_gets_no_offset_if_it_asks_for_none_or_the_queue_is_unknown_or
     assert parts.ask(14, consumerGroup="billing", topic="nowhere", queueId=0).code == ResponseCode.QUERY_NOT_FOUND
     while parts.store.log.start == 0:
         parts.messages(5)
-        parts.store.retention.expire_oldest()
+        expire_oldest(parts.store)
     assert query(parts).code == ResponseCode.QUERY_NOT_FOUND
 
 

@@ -15,7 +15,8 @@ from skyrocket.protocol.system_names import SCHEDULE_TOPIC
 from skyrocket.store.config import DELAY_LEVELS, delay_levels_ms
 from skyrocket.store.config_files import DELAY_OFFSETS
 from skyrocket.store.errors import StoreError
-from tests.support.delays import BEGIN_MS, Delays
+from tests.support.brokers.delays import BEGIN_MS, Delays
+from tests.support.stores.store_messages import expire_oldest
 
 LEVELS_MS = list(enumerate(delay_levels_ms(DELAY_LEVELS), 1))
 
@@ -304,7 +305,7 @@ def test_progress_outside_of_the_queue_is_put_right_at_the_start():
 def test_messages_whose_records_are_gone_from_the_log_are_passed_over():
     delays = Delays()
     delays.send_all(1, (f"{i:04}" for i in range(800)))
-    gone_before = delays.store.retention.expire_oldest()
+    gone_before = expire_oldest(delays.store)
     assert gone_before > 0
     delays.pass_ms(1_000)
     delays.settle()

@@ -19,7 +19,7 @@ from skyrocket.protocol.headers import RecallMessageRequestHeader, RecallMessage
 from skyrocket.protocol.message.recall_handle import RecallHandle, decode_recall_handle
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.running_broker import SMALL, RunningBroker, records
+from tests.support.brokers.running_broker import SMALL, RunningBroker, records
 
 BEGIN_MS = 1_700_000_000_000
 

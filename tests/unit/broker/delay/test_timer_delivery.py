@@ -11,7 +11,7 @@ from skyrocket.protocol.message.properties import decode_properties
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.system_names import TIMER_TOPIC
-from tests.support.timer_world import BEGIN_MS, ROLL_WINDOW_SLOTS, SLOTS, TimerWorld
+from tests.support.brokers.timer_world import BEGIN_MS, ROLL_WINDOW_SLOTS, SLOTS, TimerWorld
 
 DAY_MS = 86_400_000
 

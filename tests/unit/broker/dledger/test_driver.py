@@ -10,9 +10,9 @@ from skyrocket.raft.ports import Request, Role
 from tests.sim.store.node import StoreNode
 from tests.sim.store.plan import StorePlan
 from tests.sim.store.world import StoreWorld
-from tests.support.ledgers import a_ledger
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import START_MS, a_message
+from tests.support.stores.ledgers import a_ledger
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import START_MS, a_message
 
 
 class QuietPlan(StorePlan):

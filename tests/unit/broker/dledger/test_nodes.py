@@ -33,9 +33,9 @@ from skyrocket.raft.config import FAST_TIMINGS
 from skyrocket.settings.errors import SettingsError
 from skyrocket.store.errors import DiskFullError
 from skyrocket.store.ledger.ledger_store import LedgerStore
-from tests.support.certificates import Authority
+from tests.support.brokers.running_broker import RunningBroker, records, running
 from tests.support.ports import free_port
-from tests.support.running_broker import RunningBroker, records, running
+from tests.support.processes.certificates import Authority
 from tests.support.waiting import WAIT_S_MAX
 
 TIMINGS = replace(FAST_TIMINGS, heartbeat_ms=700)  # all nodes share a thread, on a machine that may be busy
@@ -245,7 +245,7 @@ async def test_a_follower_whose_disk_was_full_goes_on_by_itself_when_there_is_ro
 
 
 async def test_nodes_with_certificates_speak_tls_and_close_plain_connections(tmp_path: Path):
-    authority = Authority.made(tmp_path / "ca")
+    authority = Authority.make(tmp_path / "ca")
     own = authority.certificate("node")
     tls = {"tls_certificate": str(own.path), "tls_key": str(own.key), "tls_mode": "permissive", "dledger_tls": True}
     mutual = {"tls_client_certificates": ssl.CERT_REQUIRED, "tls_trusted": str(authority.path)}

@@ -14,7 +14,7 @@ from skyrocket.broker.settings import BrokerSettings
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.message_store import MessageStore
-from tests.support.running_broker import running
+from tests.support.brokers.running_broker import running
 
 SEND, PULL, TOPICS = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE, RequestCode.UPDATE_AND_CREATE_TOPIC
 NOW_MS = 1_000_000

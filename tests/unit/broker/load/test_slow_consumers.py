@@ -11,7 +11,7 @@ import pytest
 from skyrocket.broker.load.slow_consumers import CHECK_MS, SlowConsumers, SlowConsumerWatch, stop_group
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.running_broker import running
+from tests.support.brokers.running_broker import running
 
 START_MS = 1_700_000_000_000
 

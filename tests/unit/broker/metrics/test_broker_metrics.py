@@ -18,8 +18,8 @@ from skyrocket.protocol.headers import ConsumerSendMsgBackRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.settings.errors import SettingsError
 from skyrocket.settings.metrics import MetricsExporter
-from tests.support.http_client import scrape
-from tests.support.running_broker import RunningBroker, records, running
+from tests.support.brokers.running_broker import RunningBroker, records, running
+from tests.support.processes.http_client import scrape
 from tests.support.waiting import WAIT_S_MAX, wait_until
 from tests.unit.metrics.test_otlp import attributes, collecting, metrics_of
 

@@ -8,7 +8,7 @@ import pytest
 
 from skyrocket.broker.metrics import lag
 from skyrocket.broker.metrics.lag import GroupLag, LagMetrics
-from tests.support.running_broker import running
+from tests.support.brokers.running_broker import running
 
 
 @pytest.mark.parametrize(

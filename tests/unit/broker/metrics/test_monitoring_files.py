@@ -11,10 +11,10 @@ from skyrocket.broker.metrics.rpc_latency import BOUNDS_MS
 from skyrocket.nameserver.nameserver import Nameserver
 from skyrocket.nameserver.settings import NameserverSettings
 from skyrocket.settings.metrics import MetricsExporter
+from tests.support.brokers.running_broker import running
 from tests.support.golden import GOLDEN
-from tests.support.http_client import Page, scrape
 from tests.support.monitoring_files import alerts, metrics_in, panels, variables
-from tests.support.running_broker import running
+from tests.support.processes.http_client import Page, scrape
 
 ROOT = Path(__file__).resolve().parents[4]
 ON = {"metrics_exporter": MetricsExporter.PROM, "metrics_port": 0}

@@ -14,9 +14,9 @@ from skyrocket.broker.full_disk_start import run_broker
 from skyrocket.net.errors import NetError
 from skyrocket.settings.metrics import MetricsExporter
 from tests.soak.faulty_disk import FULL, HEALTHY, DiskControl, FaultyDisk
-from tests.support.http_client import Answer, ask, ask_async
+from tests.support.brokers.running_broker import SMALL, running
 from tests.support.ports import free_port
-from tests.support.running_broker import SMALL, running
+from tests.support.processes.http_client import Answer, ask, ask_async
 from tests.support.waiting import WAIT_S_MAX
 
 ON = {"metrics_exporter": MetricsExporter.PROM, "metrics_port": 0}

@@ -14,9 +14,9 @@ from skyrocket.broker.replication.roles import BrokerRole
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.raft.config import FAST_TIMINGS
 from skyrocket.settings.metrics import MetricsExporter
-from tests.support.http_client import Page, ask_async, scrape
+from tests.support.brokers.running_broker import RunningBroker, running
 from tests.support.ports import free_port
-from tests.support.running_broker import RunningBroker, running
+from tests.support.processes.http_client import Page, ask_async, scrape
 from tests.support.waiting import WAIT_S_MAX
 
 ON: dict[str, Any] = {"metrics_exporter": MetricsExporter.PROM, "metrics_port": 0}

@@ -14,8 +14,8 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.settings.metrics import MetricsExporter
 from skyrocket.store.horizon import REPLICAS, Horizon
-from tests.support.http_client import Page, scrape
-from tests.support.running_broker import running
+from tests.support.brokers.running_broker import running
+from tests.support.processes.http_client import Page, scrape
 from tests.support.waiting import WAIT_S_MAX
 
 SEND, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE

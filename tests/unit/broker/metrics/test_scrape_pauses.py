@@ -14,9 +14,9 @@ from skyrocket.protocol.bodies import ConsumerData, SubscriptionData, TopicConfi
 from skyrocket.protocol.language import Language
 from skyrocket.protocol.versions import CURRENT
 from skyrocket.settings.metrics import MetricsExporter
-from tests.support.http_client import ask_async, parse_page
-from tests.support.loop_pauses import measured_pauses
-from tests.support.running_broker import RunningBroker, running
+from tests.support.brokers.running_broker import RunningBroker, running
+from tests.support.processes.http_client import ask_async, parse_page
+from tests.support.processes.loop_pauses import measured_pauses
 
 GROUPS, MEMBERS, TOPICS = 2_000, 10_000, 500
 

@@ -21,9 +21,9 @@ from skyrocket.protocol.message.record import iterate_records
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.cold_reads import ATTEMPTS_MAX, ColdReads, NotInMemoryError
 from skyrocket.store.files import Disk, DiskFile
-from tests.support.pull_parts import PullParts, a_filled_disk, a_pull
-from tests.support.running_broker import SMALL, RunningBroker, records
-from tests.support.simulated_disk import SimulatedDisk
+from tests.support.brokers.pull_parts import PullParts, a_filled_disk, a_pull
+from tests.support.brokers.running_broker import SMALL, RunningBroker, records
+from tests.support.stores.simulated_disk import SimulatedDisk
 from tests.support.twins import KINDS, using
 
 

@@ -16,9 +16,9 @@ from skyrocket.protocol.message.record import iterate_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
-from tests.support.pull_parts import PullParts, a_filled_disk, a_pull
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import a_message
+from tests.support.brokers.pull_parts import PullParts, a_filled_disk, a_pull
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import a_message
 from tests.support.twins import KINDS, using
 
 

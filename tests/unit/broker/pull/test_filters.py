@@ -20,7 +20,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_SUSPEND
 from skyrocket.store.read.queue_run import RECORDS_PER_READ_MAX
-from tests.support.running_broker import RunningBroker, records, running
+from tests.support.brokers.running_broker import RunningBroker, records, running
 
 BIG_IN_EU = "a > 5 AND region = 'eu'"
 

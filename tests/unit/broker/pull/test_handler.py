@@ -17,9 +17,9 @@ from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from skyrocket.store.read.queue_run import RECORDS_PER_READ_MAX
 from tests.client.servers import until
-from tests.support.pull_parts import a_pull
-from tests.support.running_broker import RunningBroker, pull_header, records, running, send_header
-from tests.support.send_parts import connected
+from tests.support.brokers.pull_parts import a_pull
+from tests.support.brokers.running_broker import RunningBroker, pull_header, records, running, send_header
+from tests.support.brokers.send_parts import connected
 
 
 async def five(served: RunningBroker) -> None:

@@ -32,9 +32,9 @@ from skyrocket.broker.replication.roles import BrokerRole, confirmed_by_slaves, 
 from skyrocket.broker.replication.slave_link import SlaveLink, StartAt
 from skyrocket.store.errors import ReplicaDataError
 from skyrocket.store.replica.log_reader import LogSpan
-from tests.support.replicas import log_bytes
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import SMALL, START_MS, a_message, an_open_store
+from tests.support.stores.replicas import log_bytes
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import SMALL, START_MS, a_message, an_open_store
 
 GOLDEN = [json.loads(line) for line in (Path(__file__).parents[3] / "golden" / "ha.jsonl").read_text().splitlines()]
 LOG = LogBounds(1000, 5000, 4096)

@@ -18,11 +18,11 @@ from skyrocket.broker.replication.ha_server import HaServer
 from skyrocket.broker.replication.roles import BrokerRole
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.certificates import Authority
+from tests.support.brokers.running_broker import SMALL, RunningBroker, records, running
 from tests.support.ports import free_port
-from tests.support.replicas import copy_log, log_bytes
-from tests.support.running_broker import SMALL, RunningBroker, records, running
-from tests.support.store_messages import START_MS, a_message, bodies
+from tests.support.processes.certificates import Authority
+from tests.support.stores.replicas import copy_log, log_bytes
+from tests.support.stores.store_messages import START_MS, a_message, bodies, expire_oldest
 from tests.support.waiting import WAIT_S_MAX
 
 SLAVE = {"role": BrokerRole.SLAVE, "broker_id": 1}
@@ -94,7 +94,7 @@ async def test_a_master_that_was_restarted_reads_its_old_log_for_a_new_slave(tmp
 async def test_a_new_slave_starts_at_the_first_file_that_the_master_still_has(tmp_path):
     async with running(tmp_path / "master") as master:
         await send_many(master, 150, 60_000)
-        master.broker.store.retention.expire_oldest()
+        expire_oldest(master.broker.store)
         assert master.broker.store.log.start > 0
         async with slave_of(master, tmp_path / "slave") as slave:
             await until(lambda: is_equal(master, slave))
@@ -106,7 +106,7 @@ async def test_a_slave_whose_place_was_deleted_starts_at_the_master_s_first_file
         async with slave_of(master, tmp_path / "slave") as slave:
             await until(lambda: is_equal(master, slave))
         await send_many(master, 150, 60_000)
-        master.broker.store.retention.expire_oldest()
+        expire_oldest(master.broker.store)
         async with slave_of(master, tmp_path / "slave") as slave:
             await until(lambda: is_equal(master, slave))
             assert [p.name for p in (tmp_path / "slave" / "store" / "diverged").iterdir()] == ["1-00000000000000000000"]
@@ -370,7 +370,7 @@ async def test_a_slave_with_other_segments_is_refused(tmp_path, caplog):
 
 
 async def test_master_and_slave_speak_tls(tmp_path):
-    authority = Authority.made(tmp_path)
+    authority = Authority.make(tmp_path)
     own = authority.certificate("broker")
     master_tls = {"ha_tls": True, "tls_certificate": str(own.path), "tls_key": str(own.key), "tls_mode": "permissive"}
     assert BrokerSettings(tls_certificate=str(own.path), tls_key=str(own.key)).uses_ha_tls, "the default of a broker with TLS"

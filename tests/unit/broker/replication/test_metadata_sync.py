@@ -30,7 +30,7 @@ from skyrocket.protocol.headers import DeleteTopicRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.store.config_files import DELAY_OFFSETS, ConfigFiles
 from skyrocket.store.timers.timer_checkpoint import TimerCheckpointFile
-from tests.support.running_broker import RunningBroker, records, running
+from tests.support.brokers.running_broker import RunningBroker, records, running
 from tests.support.waiting import WAIT_S_MAX
 
 

@@ -20,7 +20,7 @@ from skyrocket.protocol.headers import ConsumerSendMsgBackRequestHeader, EndTran
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.settings.live import LiveSettings
-from tests.support.running_broker import records, running, send_header
+from tests.support.brokers.running_broker import records, running, send_header
 
 SLAVE = {"role": BrokerRole.SLAVE, "broker_id": 1}
 END = EndTransactionRequestHeader(

@@ -26,10 +26,10 @@ from skyrocket.protocol.system_names import OP_TOPIC
 from skyrocket.store.errors import StoreIOError
 from skyrocket.store.ledger.entry import HEADER_BYTES, unpack_header
 from skyrocket.store.ledger.ledger_store import LedgerStore
-from tests.support.running_broker import send_header
-from tests.support.send_parts import SendParts
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import bodies, read_queue
+from tests.support.brokers.running_broker import send_header
+from tests.support.brokers.send_parts import SendParts
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import bodies, read_queue
 from tests.support.twins import KINDS, using
 
 

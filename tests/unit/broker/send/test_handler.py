@@ -13,7 +13,7 @@ from skyrocket.protocol.message.message_id import decode_offset_id
 from skyrocket.protocol.message.properties import decode_properties, encode_properties
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.running_broker import records, running, send_header
+from tests.support.brokers.running_broker import records, running, send_header
 
 
 async def test_a_message_is_stored_with_the_properties_that_the_broker_adds(tmp_path: Path):

@@ -17,7 +17,7 @@ from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from skyrocket.protocol.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
 from skyrocket.store.message import AppendResult
-from tests.support.transaction_parts import TOPIC, Producer, Transacting
+from tests.support.brokers.transaction_parts import TOPIC, Producer, Transacting
 
 COMMIT, ROLLBACK = TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 ROUND_MS = 30_000

@@ -8,9 +8,9 @@ from skyrocket.broker.transactions.doubtful_ends import DoubtfulEnds
 from skyrocket.protocol.message.record import Record, encode_record
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from skyrocket.store.message import AppendResult
-from tests.support.simulated_disk import SECTOR_BYTES
-from tests.support.store_messages import ROOT
-from tests.support.transaction_parts import TOPIC, Transacting
+from tests.support.brokers.transaction_parts import TOPIC, Transacting
+from tests.support.stores.simulated_disk import SECTOR_BYTES
+from tests.support.stores.store_messages import ROOT
 
 COMMIT, ROLLBACK = TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 ROUND_MS = 30_000

@@ -27,9 +27,9 @@ from skyrocket.protocol.system_names import HALF_TOPIC
 from skyrocket.store.errors import DiskFullError
 from skyrocket.store.log.readdress import readdress_record
 from skyrocket.store.message import AppendResult
-from tests.support.running_broker import send_header
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.transaction_parts import GROUP, TOPIC, Producer, Transacting
+from tests.support.brokers.running_broker import send_header
+from tests.support.brokers.transaction_parts import GROUP, TOPIC, Producer, Transacting
+from tests.support.stores.simulated_disk import SimulatedDisk
 
 COMMIT, ROLLBACK = TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 

@@ -12,7 +12,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from skyrocket.protocol.system_names import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
-from tests.support.running_broker import RunningBroker, records, running
+from tests.support.brokers.running_broker import RunningBroker, records, running
 
 HALF = {"UNIQ_KEY": "U1", "TRAN_MSG": "true", "PGROUP": "shop"}
 

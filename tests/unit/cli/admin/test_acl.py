@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from skyrocket.cli.main import app
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.processes.skyrocket_process import Skyrocket
 
 ROOT = {"username": "root", "password": "root-secret"}
 PLAIN_ACL = """\

@@ -16,7 +16,7 @@ from skyrocket.store.ledger.entry import HEADER_BYTES
 from skyrocket.store.ledger.entry_index import INDEX_ENTRY_BYTES
 from skyrocket.store.ledger.ledger_store import LedgerStore
 from skyrocket.store.ledger.node_files import TermVote, decode_ledger_checkpoint, decode_term
-from tests.support.ledgers import (
+from tests.support.stores.ledgers import (
     GOLDEN_LEDGER_CONFIG,
     LEDGER_CONFIG,
     LedgerFiles,
@@ -25,9 +25,10 @@ from tests.support.ledgers import (
     append_committed,
     golden_ledger,
     header_of,
+    restore_entry,
 )
-from tests.support.sample_stores import flip
-from tests.support.store_messages import START_MS, a_message
+from tests.support.stores.sample_stores import flip
+from tests.support.stores.store_messages import START_MS, a_message
 
 NODE = "n2"
 APACHES = 209  # entries of the golden store
@@ -173,7 +174,7 @@ def test_a_damaged_entry_keeps_its_place_and_comes_back_from_another_node(apache
     assert (store.committed_index, store.damaged_indexes) == (APACHES - 1, [100])
     sound = [entry for index, entry in enumerate(others) if index != 100]
     assert [bytes(store.entries(index, 1)[0]) for index in range(APACHES) if index != 100] == sound
-    store.restore_entry(others[100])
+    restore_entry(store, others[100])
     assert all_entries(store) == others
     store.close()
     assert run("verify", apaches)[0] == 0

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from skyrocket.cli.files.store import app
 from skyrocket.store.offline.offline_store import OfflineStore
-from tests.support.ledgers import golden_ledger
-from tests.support.sample_stores import NOW_MS, fingerprint, flip, golden_store, overwrite, sample_record, sample_store
+from tests.support.stores.ledgers import golden_ledger
+from tests.support.stores.sample_stores import NOW_MS, fingerprint, flip, golden_store, overwrite, sample_record, sample_store
 
 COUNT = 60
 KEYS = [

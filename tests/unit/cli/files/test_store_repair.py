@@ -15,7 +15,7 @@ from skyrocket.client import sync as sync_client
 from skyrocket.store.files import Disk
 from skyrocket.store.recovery.recovery import Recovery
 from skyrocket.testing import sync
-from tests.support.sample_stores import fingerprint, flip, golden_store, sample_store
+from tests.support.stores.sample_stores import fingerprint, flip, golden_store, sample_store
 
 COUNT = 60
 

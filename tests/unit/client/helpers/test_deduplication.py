@@ -26,7 +26,7 @@ from skyrocket.client.helpers.deduplication import WrongStoreError
 from skyrocket.client.helpers.deduplication_sqlite import DELETED_PER_CLAIM
 from skyrocket.client.helpers.sqlite_file import SqliteFileError
 from tests.support.dedup_scenes import fail, first, race
-from tests.support.redis_server import AwaitedClient
+from tests.support.processes.redis_server import AwaitedClient
 
 WINDOW_MS, CLAIM_MS = 10_000, 1_000
 

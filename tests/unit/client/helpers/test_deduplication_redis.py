@@ -9,7 +9,7 @@ import pytest
 
 from skyrocket.client.helpers import AsyncRedisClaims, Deduplicator, InProgressError, RedisClaims
 from tests.support.dedup_scenes import fail, first, race
-from tests.support.redis_server import AwaitedClient, PlainClient, redis_server
+from tests.support.processes.redis_server import AwaitedClient, PlainClient, redis_server
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from sqlalchemy.orm import Session
 
 from skyrocket.client.errors import ConfigurationError
 from skyrocket.client.helpers import SqlClaims, SqlVersions
-from tests.support.mariadb_server import mariadb_server
-from tests.support.postgres_server import postgres_server
+from tests.support.processes.mariadb_server import mariadb_server
+from tests.support.processes.postgres_server import postgres_server
 from tests.support.waiting import WAIT_S_MAX
 
 Connect = Callable[[], Any]

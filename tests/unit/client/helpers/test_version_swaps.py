@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skyrocket.client.helpers import MemoryVersions, RedisVersions, SqliteVersions, VersionCheck, Versions
-from tests.support.redis_server import PlainClient, redis_server
+from tests.support.processes.redis_server import PlainClient, redis_server
 
 
 @pytest.fixture(scope="module")

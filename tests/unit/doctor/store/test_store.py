@@ -18,10 +18,19 @@ from skyrocket.doctor.store.rules import diagnose_store
 from skyrocket.report.parts import Severity
 from skyrocket.store.errors import StoreError
 from skyrocket.store.message_store import MessageStore
-from tests.support.ledgers import golden_ledger
-from tests.support.load import Wire, send_request
-from tests.support.sample_stores import NOW_MS, SMALL, fingerprint, flip, golden_store, sample_record, sample_store, write_store
-from tests.support.skyrocket_process import Skyrocket
+from tests.support.processes.load import Wire, send_request
+from tests.support.processes.skyrocket_process import Skyrocket
+from tests.support.stores.ledgers import golden_ledger
+from tests.support.stores.sample_stores import (
+    NOW_MS,
+    SMALL,
+    fingerprint,
+    flip,
+    golden_store,
+    sample_record,
+    sample_store,
+    write_store,
+)
 
 LATER_MS = NOW_MS + 3_600_000
 HOUR_MS = 3_600_000

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.postgres_server import postgres_server
-from tests.support.table_targets import Place, delta_place, iceberg_place, postgresql_place
+from tests.support.pipelines.table_targets import Place, delta_place, iceberg_place, postgresql_place
+from tests.support.processes.postgres_server import postgres_server
 
 _NUMBERS = itertools.count()
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skyrocket.pipelines.table.fold import EXPECTED_VERSION, LAST_WRITER, MODES, ChangeColumns, Counts, Held, decide
-from tests.support.change_histories import Change, histories, reference_fold, reference_waiting
+from tests.support.pipelines.change_histories import Change, histories, reference_fold, reference_waiting
 
 
 def plain_digest(change: Change) -> str:

@@ -18,7 +18,7 @@ from skyrocket.pipelines.table.change_spec import ChangeSpec
 from skyrocket.pipelines.table.fold import EXPECTED_VERSION, MODES
 from skyrocket.pipelines.table.job import TableOptions, TableRun, TableSummary
 from skyrocket.pipelines.table.target import WaitingKey
-from tests.support.change_histories import (
+from tests.support.pipelines.change_histories import (
     TOPIC,
     Change,
     ListFeed,
@@ -30,7 +30,7 @@ from tests.support.change_histories import (
     reference_fold,
     reference_waiting,
 )
-from tests.support.table_targets import Place, locked
+from tests.support.pipelines.table_targets import Place, locked
 
 QUEUE = Queue(TOPIC, "broker-a", 0)
 

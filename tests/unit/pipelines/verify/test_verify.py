@@ -13,7 +13,7 @@ from skyrocket.pipelines.verify.replica_check import LogRange, compare_range, de
 from skyrocket.pipelines.verify.result import PROBLEMS_MAX, VerifyResult
 from skyrocket.report import render_page
 from skyrocket.store.offline.offline_store import OfflineStore
-from tests.support.sample_stores import flip, sample_store
+from tests.support.stores.sample_stores import flip, sample_store
 
 A, B = Queue("orders", "broker-a", 0), Queue("orders", "broker-a", 1)
 

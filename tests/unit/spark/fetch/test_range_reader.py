@@ -18,7 +18,7 @@ from skyrocket.spark.fetch.connections import ConnectionPool, connections
 from skyrocket.spark.fetch.range_reader import BATCH_ROWS_MAX, RangeReader
 from skyrocket.spark.options.source_options import source_options
 from skyrocket.spark.source.partitions import QueuePartition
-from tests.support.scripted_broker import TOPIC, Pull, Reply, Script, ScriptedBroker, ordinary, record, records
+from tests.support.brokers.scripted_broker import TOPIC, Pull, Reply, Script, ScriptedBroker, ordinary, record, records
 
 QUEUE = Queue(TOPIC, "broker-a", 0)
 

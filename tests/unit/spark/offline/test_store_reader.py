@@ -21,8 +21,8 @@ from skyrocket.store.config import StoreConfig
 from skyrocket.store.ledger.ledger_store import LedgerStore
 from skyrocket.store.message import append_request_of
 from skyrocket.store.offline.offline_store import OfflineStore
-from tests.support.ledgers import golden_ledger
-from tests.support.sample_stores import NOW_MS, flip, golden_store, sample_record, sample_store, write_store
+from tests.support.stores.ledgers import golden_ledger
+from tests.support.stores.sample_stores import NOW_MS, flip, golden_store, sample_record, sample_store, write_store
 
 COUNT = 400
 MIB = 1024 * 1024

@@ -12,8 +12,8 @@ from skyrocket.store.errors import DiskFullError, StoreFormatError
 from skyrocket.store.index.index import Index, hash_key
 from skyrocket.store.index.index_file import HEADER, KEY, IndexFile, index_bytes
 from skyrocket.store.message import DispatchRequest
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import FOREVER_MS, SMALL, START_MS, a_message, an_open_store, index_hash
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import FOREVER_MS, SMALL, START_MS, a_message, an_open_store, index_hash
 
 
 def an_index(disk: SimulatedDisk, slots: int = 7, entries: int = 10) -> Index:

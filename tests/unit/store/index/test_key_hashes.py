@@ -8,7 +8,7 @@ import pytest
 
 from skyrocket.protocol.message.tags import java_hash
 from skyrocket.store.index.key_hashes import hash_keys
-from tests.support.store_messages import index_hash
+from tests.support.stores.store_messages import index_hash
 
 ALPHABETS = ["0123456789ABCDEF", "".join(map(chr, range(128))), "aé☂😀"]
 

@@ -12,8 +12,8 @@ from skyrocket.store.errors import StoreFormatError, UnreadableError
 from skyrocket.store.files import DiskFile
 from skyrocket.store.ledger.entry import EntryError
 from skyrocket.store.ledger.ledger_store import DamagedEntryError, LedgerStore
-from tests.support.ledgers import LEDGER_CONFIG, LedgerFiles, a_ledger, all_entries, append_committed, header_of
-from tests.support.store_messages import a_message, read_queue
+from tests.support.stores.ledgers import LEDGER_CONFIG, LedgerFiles, a_ledger, all_entries, append_committed, header_of
+from tests.support.stores.store_messages import a_message, read_queue
 
 COUNT = 120  # in four files
 QUEUES = 3

@@ -20,17 +20,18 @@ from skyrocket.store.log.segment_scrub import SegmentScrub
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.offline.offline_store import OfflineStore
 from skyrocket.store.offline.verify import verify
-from tests.support.ledgers import (
+from tests.support.stores.ledgers import (
     LEDGER_CONFIG,
     LedgerFiles,
     a_ledger,
     all_entries,
     append_committed,
     header_of,
+    restore_entry,
 )
-from tests.support.sample_stores import flip, overwrite
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import ROOT, START_MS, a_message, bodies, random_messages
+from tests.support.stores.sample_stores import flip, overwrite
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import ROOT, START_MS, a_message, bodies, expire_oldest, random_messages
 
 
 def some_messages(number: int, seed: int = 1) -> list:
@@ -132,9 +133,9 @@ def test_a_message_that_apaches_nodes_would_refuse_is_refused(tmp_path: Path):
 def test_segments_that_are_not_confirmed_do_not_expire(store: LedgerStore):
     store.append(some_messages(60), START_MS)
     store.flush()
-    assert store.retention.expire_oldest() == 0
+    assert expire_oldest(store) == 0
     store.commit(store.end_index)
-    assert store.retention.expire_oldest() == 8192
+    assert expire_oldest(store) == 8192
 
 
 # --- a follower
@@ -192,8 +193,8 @@ def test_entries_that_do_not_belong_here_are_refused_and_nothing_is_stored(store
 
 def test_an_empty_follower_begins_where_the_leaders_log_begins(store: LedgerStore, tmp_path: Path):
     append_committed(store, some_messages(120))
-    store.retention.expire_oldest()
-    store.retention.expire_oldest()
+    expire_oldest(store)
+    expire_oldest(store)
     first = store.begin_index
     assert first > 0
     follower = a_ledger(tmp_path / "follower")
@@ -308,7 +309,7 @@ def test_retention_keeps_the_index_in_line_with_the_data(store: LedgerStore):
     files = LedgerFiles(Path(store.paths.root))
     before = len(files.index)
     for _ in range(6):
-        store.retention.expire_oldest()
+        expire_oldest(store)
     first = header_of(bytes(files.data[0].read_bytes()[:HEADER_BYTES]))
     assert store.begin_index == first.index
     assert len(files.index) < before
@@ -373,8 +374,8 @@ def test_a_damaged_record_is_set_aside_and_its_entry_keeps_its_place(tmp_path: P
     for index in (*range(20), *range(21, 60)):
         assert store.entry(index) == entries[index]
     with pytest.raises(EntryError, match="not the one"):
-        store.restore_entry(entries[21])
-    store.restore_entry(entries[20])
+        restore_entry(store, entries[21])
+    restore_entry(store, entries[20])
     assert store.damaged_indexes == []
     assert store.entry(20) == entries[20]
     record = decode_record(memoryview(entries[20])[HEADER_BYTES:])

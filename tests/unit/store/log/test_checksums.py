@@ -12,7 +12,7 @@ from skyrocket.store.errors import DiskFullError
 from skyrocket.store.files import OpenFiles
 from skyrocket.store.log.checksum_blocks import ENTRY
 from skyrocket.store.log.checksums import Checksums, pack_checksums
-from tests.support.simulated_disk import SimulatedDisk
+from tests.support.stores.simulated_disk import SimulatedDisk
 
 SEGMENT = 4096
 SIZES = [100, 250, 92, 400, 1000]

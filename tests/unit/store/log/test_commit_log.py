@@ -11,8 +11,8 @@ from skyrocket.protocol.message.record import BLANK_MAGIC, decode_record
 from skyrocket.store.errors import DiskFullError, StoreIOError, TooLargeError, WritesStoppedError
 from skyrocket.store.files import OpenFiles
 from skyrocket.store.log.commit_log import BLANK, CommitLog
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import a_message
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import a_message
 
 SEGMENT = 4096
 

@@ -9,7 +9,7 @@ from skyrocket.protocol.message.record import FIXED_BYTES_MIN, Record, decode_re
 from skyrocket.protocol.sysflag import TRANSACTION_ROLLBACK
 from skyrocket.protocol.system_names import FILLER_TOPIC
 from skyrocket.store.log.damage import FILLER_BYTES_MAX, is_filler, make_fillers, set_aside_offsets
-from tests.support.simulated_disk import SimulatedDisk
+from tests.support.stores.simulated_disk import SimulatedDisk
 
 STORED_MS = 1_700_000_000_000
 

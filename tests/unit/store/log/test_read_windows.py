@@ -11,8 +11,8 @@ from skyrocket.store.config import StoreConfig
 from skyrocket.store.log.read_windows import AHEAD_BYTES, WINDOWS_MAX, ReadWindows
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.read.queue_run import RunQuery
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import ROOT, START_MS, a_message, an_open_store
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import ROOT, START_MS, a_message, an_open_store
 from tests.support.twins import KINDS, using
 
 CONFIG = StoreConfig(segment_bytes=64 * 1024, queue_entries_per_file=1000, index_enabled=False)

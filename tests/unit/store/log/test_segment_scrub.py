@@ -14,7 +14,7 @@ from skyrocket.store.log import segment_scrub
 from skyrocket.store.log.segment_scrub import SegmentScrub
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.offline.verify import verify
-from tests.support.store_messages import SMALL, START_MS, numbered
+from tests.support.stores.store_messages import SMALL, START_MS, numbered
 
 CONFIG_BYTES = 64 * 1024
 

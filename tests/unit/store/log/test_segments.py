@@ -7,7 +7,7 @@ import pytest
 from skyrocket.store.errors import StoreFormatError, StoreIOError
 from skyrocket.store.files import OpenFiles
 from skyrocket.store.log.segments import Segments, segment_name
-from tests.support.simulated_disk import SimulatedDisk
+from tests.support.stores.simulated_disk import SimulatedDisk
 
 
 def segments_of(disk: SimulatedDisk, size: int = 100) -> Segments:

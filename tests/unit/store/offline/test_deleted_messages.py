@@ -9,7 +9,7 @@ import pytest
 from skyrocket.columnar.scan import scan
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.offline.offline_store import OfflineStore
-from tests.support.store_messages import START_MS, a_message
+from tests.support.stores.store_messages import START_MS, a_message
 
 
 @pytest.fixture

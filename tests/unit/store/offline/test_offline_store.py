@@ -18,7 +18,7 @@ from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.offline.offline_index import IndexSizes
 from skyrocket.store.offline.offline_store import OfflineStore, properties_of
-from tests.support.sample_stores import (
+from tests.support.stores.sample_stores import (
     NOW_MS,
     SMALL,
     fingerprint,
@@ -28,6 +28,7 @@ from tests.support.sample_stores import (
     sample_store,
     write_store,
 )
+from tests.support.stores.store_messages import expire_oldest
 
 COUNT = 150
 
@@ -156,7 +157,7 @@ def test_the_sizes_of_the_index_are_told_from_its_content(tmp_path: Path, slots:
 def test_files_that_have_expired_are_no_gap(tmp_path: Path):
     store = write_store(tmp_path, map(sample_record, range(COUNT)), close=False)
     before = list(OfflineStore(tmp_path).records())
-    start = store.retention.expire_oldest()
+    start = expire_oldest(store)
     store.close()
     with OfflineStore(tmp_path) as offline:
         kept = [each for each in before if each.offset >= start]

@@ -16,7 +16,7 @@ from skyrocket.store.offline.offline_store import OfflineStore
 from skyrocket.store.offline.verify import VerifyCounts, verify
 from skyrocket.store.offline.verify_index import Finding
 from skyrocket.store.recovery.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from tests.support.sample_stores import (
+from tests.support.stores.sample_stores import (
     NOW_MS,
     SMALL,
     fingerprint,
@@ -26,6 +26,7 @@ from tests.support.sample_stores import (
     sample_store,
     write_store,
 )
+from tests.support.stores.store_messages import expire_oldest
 
 COUNT = 150
 INDEX_ENTRIES_AT = 40 + 4 * SMALL.index_slots
@@ -78,7 +79,7 @@ def test_a_sound_store_has_no_finding(untouched: Path):
 
 def test_a_store_whose_first_segment_expired_has_no_finding(tmp_path: Path):
     store = write_store(tmp_path, map(sample_record, range(COUNT)), close=False)
-    store.retention.expire_oldest()
+    expire_oldest(store)
     store.close()
     assert list(verify(tmp_path)) == []
 

@@ -22,8 +22,8 @@ from skyrocket.store.offline.verify_parts import (
     plan_other_parts,
     state_for,
 )
-from tests.support.ledgers import golden_ledger
-from tests.support.sample_stores import flip, golden_store, sample_record, sample_store, write_store
+from tests.support.stores.ledgers import golden_ledger
+from tests.support.stores.sample_stores import flip, golden_store, sample_record, sample_store, write_store
 
 
 def through_json(result: PartResult) -> PartResult:

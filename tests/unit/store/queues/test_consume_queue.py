@@ -17,7 +17,7 @@ from skyrocket.store.queues.consume_queues import (
     QueueKey,
     is_directory_name,
 )
-from tests.support.simulated_disk import SimulatedDisk
+from tests.support.stores.simulated_disk import SimulatedDisk
 
 PER_FILE = 5
 

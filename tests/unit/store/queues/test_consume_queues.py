@@ -7,8 +7,8 @@ import pytest
 from skyrocket.store.message import DispatchRequest
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queues import ConsumeQueues
-from tests.support.send_parts import SMALL
-from tests.support.simulated_disk import SimulatedDisk
+from tests.support.brokers.send_parts import SMALL
+from tests.support.stores.simulated_disk import SimulatedDisk
 
 SIZE = 100
 

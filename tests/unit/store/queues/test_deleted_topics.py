@@ -11,14 +11,15 @@ import pytest
 
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.recovery.recovery_result import RecoveryResult
-from tests.support.simulated_disk import PowerCut, SimulatedDisk
-from tests.support.store_messages import (
+from tests.support.stores.simulated_disk import PowerCut, SimulatedDisk
+from tests.support.stores.store_messages import (
     FOREVER_MS,
     ROOT,
     SMALL,
     START_MS,
     a_message,
     an_open_store,
+    expire_oldest,
     numbered,
     numbers,
     read_queue,
@@ -226,5 +227,5 @@ def test_the_files_go_after_a_checkpoint_and_the_memory_when_the_log_starts_behi
     assert disk.names(f"{DELETED}/{position}") == ["topics"]
     store.append(numbered(200, "others", first=100, body_bytes=200), START_MS)
     while store.log.start < int(position):
-        store.retention.expire_oldest()
+        expire_oldest(store)
     assert disk.names(DELETED) == []

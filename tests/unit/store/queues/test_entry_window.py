@@ -11,7 +11,7 @@ from skyrocket.store.cold_reads import ColdReads, ReadAttempt
 from skyrocket.store.files import OpenFiles
 from skyrocket.store.queues.consume_queue import ENTRY, ConsumeQueue
 from skyrocket.store.queues.entry_window import WINDOW_ENTRIES, EntryWindow
-from tests.support.simulated_disk import SimulatedDisk
+from tests.support.stores.simulated_disk import SimulatedDisk
 
 PER_FILE = 300
 

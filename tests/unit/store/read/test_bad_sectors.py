@@ -13,8 +13,8 @@ from skyrocket.store.log.readable import PAGE_BYTES
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.read.queue_run import RunQuery
 from skyrocket.store.read.reading import READ_ATTEMPTS
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import (
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import (
     FOREVER_MS,
     ROOT,
     START_MS,

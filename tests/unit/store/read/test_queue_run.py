@@ -11,8 +11,8 @@ from skyrocket.store.config import StoreConfig
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import ENTRY
 from skyrocket.store.read.queue_run import RunQuery, run_length
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import START_MS, a_message, an_open_store, bodies
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import START_MS, a_message, an_open_store, bodies
 from tests.support.twins import KINDS, using
 
 CONFIG = StoreConfig(segment_bytes=16 * 1024, queue_entries_per_file=60, index_slots=16, index_entries=2000)

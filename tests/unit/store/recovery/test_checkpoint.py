@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skyrocket.store.recovery.checkpoint import PAGE_BYTES, Checkpoint, CheckpointFile, decode_checkpoint, encode_checkpoint
-from tests.support.simulated_disk import SimulatedDisk
+from tests.support.stores.simulated_disk import SimulatedDisk
 
 OURS = Checkpoint(11, 12, 13, 14, 15, 16, safe_end=1000, dispatch_end=900, queue_count=7, entry_count=70)
 

@@ -14,8 +14,8 @@ from skyrocket.store.errors import StoreFormatError
 from skyrocket.store.message import AppendRequest
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.recovery.recovery_result import RecoveryResult
-from tests.support.simulated_disk import PowerCut, SimulatedDisk
-from tests.support.store_messages import (
+from tests.support.stores.simulated_disk import PowerCut, SimulatedDisk
+from tests.support.stores.store_messages import (
     FOREVER_MS,
     ROOT,
     SMALL,

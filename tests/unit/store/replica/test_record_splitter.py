@@ -14,9 +14,9 @@ from skyrocket.store.errors import ReplicaDataError
 from skyrocket.store.log.scan import FoundRecord, walk_segment
 from skyrocket.store.message import dispatch_request_of
 from skyrocket.store.replica.record_splitter import RECORD_BYTES_MAX, RecordSplitter
-from tests.support.replicas import log_bytes
-from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import SMALL, START_MS, a_message, an_open_store, random_messages
+from tests.support.stores.replicas import log_bytes
+from tests.support.stores.simulated_disk import SimulatedDisk
+from tests.support.stores.store_messages import SMALL, START_MS, a_message, an_open_store, random_messages
 
 SEGMENT = SMALL.segment_bytes
 

@@ -11,9 +11,18 @@ import pytest
 
 from skyrocket.store.errors import DiskFullError, ReplicaDataError
 from skyrocket.store.replica.record_splitter import RecordSplitter
-from tests.support.replicas import copy_log, cut_log, log_bytes, reader_of
-from tests.support.simulated_disk import PowerCut, SimulatedDisk
-from tests.support.store_messages import SMALL, START_MS, a_message, an_open_store, bodies, random_messages, read_queue
+from tests.support.stores.replicas import copy_log, cut_log, log_bytes, reader_of
+from tests.support.stores.simulated_disk import PowerCut, SimulatedDisk
+from tests.support.stores.store_messages import (
+    SMALL,
+    START_MS,
+    a_message,
+    an_open_store,
+    bodies,
+    expire_oldest,
+    random_messages,
+    read_queue,
+)
 
 SYNC = replace(SMALL, sync_flush=True)
 
@@ -49,7 +58,7 @@ def test_a_slave_whose_master_has_deleted_files_starts_at_its_first_one():
     master, slave = an_open_store(SimulatedDisk()), an_open_store(SimulatedDisk())
     fill(master, appends=60)
     master.flush()
-    master.retention.expire_oldest()
+    expire_oldest(master)
     assert master.log.start == SMALL.segment_bytes
     copy_log(master, slave, Random(1))
     assert slave.log.start == master.log.start
@@ -131,7 +140,7 @@ def test_a_log_that_is_cut_off_whole_starts_again_where_the_master_does():
     fill(slave, 1, appends=40)
     fill(master, 2, appends=60)
     master.flush()
-    master.retention.expire_oldest()
+    expire_oldest(master)
     cut_log(slave, slave.log.start)
     assert (slave.log.start, slave.log.end, slave.log.segments.starts) == (0, 0, [])
     assert [queue.max_offset for _, queue in slave.queues] == []

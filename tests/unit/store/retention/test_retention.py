@@ -19,7 +19,7 @@ from skyrocket.store.log.damage import make_fillers
 from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.retention.retention_plan import SEGMENTS_AT_ONCE, plan_retention
-from tests.support.simulated_disk import SimulatedDisk
+from tests.support.stores.simulated_disk import SimulatedDisk
 
 CONFIG = StoreConfig(reserved_hours=72, delete_at_hour=4, segment_bytes=4096, queue_entries_per_file=10)
 HOUR_MS = 3_600_000

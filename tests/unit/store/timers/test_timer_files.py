@@ -7,7 +7,7 @@ import pytest
 from skyrocket.store.timers.timer_checkpoint import PAGE_BYTES, TimerCheckpoint, decode_timer_checkpoint, encode_timer_checkpoint
 from skyrocket.store.timers.timer_log import BLANK, BLANK_MAGIC, NO_POSITION, UNIT, TimerLog
 from skyrocket.store.timers.timer_wheel import EMPTY_SLOT, SLOT, TimerWheel, WheelSlot
-from tests.support.simulated_disk import SimulatedDisk
+from tests.support.stores.simulated_disk import SimulatedDisk
 
 SEGMENT_BYTES = 4096
 PER_SEGMENT = (SEGMENT_BYTES - 16) // 52

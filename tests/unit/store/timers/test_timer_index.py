@@ -12,7 +12,7 @@ from skyrocket.store.files import Disk
 from skyrocket.store.paths import StorePaths
 from skyrocket.store.timers.timer_checkpoint import TimerCheckpoint
 from skyrocket.store.timers.timer_index import TimerIndex, TimerSizes, TimerTopic
-from tests.support.simulated_disk import SimulatedDisk
+from tests.support.stores.simulated_disk import SimulatedDisk
 
 NOW_MS = 1_700_000_000_000
 SIZES = TimerSizes(1_000, 1_000, 4_096)

@@ -1,0 +1,1 @@
+"""Web pages: the console, a real browser, and pictures."""

@@ -1,0 +1,1 @@
+"""Jobs of `skyrocket.pipelines`: what they read, what they make, and processes to be killed."""

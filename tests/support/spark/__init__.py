@@ -1,0 +1,1 @@
+"""Spark's processes, jobs and streams, and jobs to be killed."""

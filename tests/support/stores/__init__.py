@@ -1,0 +1,1 @@
+"""Stores and their disks: messages, samples, and writers to be killed."""
