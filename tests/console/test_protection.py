@@ -304,7 +304,7 @@ def test_https_with_a_certificate_of_ones_own(broker: SyncBroker, tmp_path: Path
 
 def test_a_renewed_certificate_is_shown_without_a_restart(broker: SyncBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("skyrocket.console.server.RENEWAL_MS", 10)
-    first, second = Certificate.made(tmp_path), Certificate.made(make_folder(tmp_path / "renewed"))
+    first, second = Certificate.make(tmp_path), Certificate.make(make_folder(tmp_path / "renewed"))
     renewed = second.path.read_text()
     with running_console(broker.nameserver, certificate=first.path, key=first.key) as console:
         address = ("127.0.0.1", console.port)
@@ -315,7 +315,7 @@ def test_a_renewed_certificate_is_shown_without_a_restart(broker: SyncBroker, tm
 
 
 def test_with_an_authority_browsers_show_a_certificate_of_it(broker: SyncBroker, tmp_path: Path):
-    authority = Authority.made(tmp_path / "ca")
+    authority = Authority.make(tmp_path / "ca")
     server, browser = authority.certificate("server"), authority.certificate("browser")
     options = {"certificate": server.path, "key": server.key, "client_ca": authority.path}
     with running_console(broker.nameserver, **options) as console:
