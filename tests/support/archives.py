@@ -12,6 +12,7 @@ from skyrocket.client.sync import Admin, Message, Producer
 from skyrocket.pipelines.archive.layout import parse_partition
 from skyrocket.pipelines.archive.reading import archive_files
 from skyrocket.pipelines.replay.origin import user_properties
+from tests.support.waiting import wait_until
 
 Row = dict[str, Any]
 TAGS = ("paid", "sent", "")
@@ -20,6 +21,19 @@ TAGS = ("paid", "sent", "")
 def create(nameserver: str, topic: str, queues: int = 2) -> None:
     with Admin(nameserver) as admin:
         admin.topics.create(topic, queues=queues)
+
+
+def create_again(nameserver: str, topic: str, queues: int = 2) -> None:
+    """Delete a topic with its messages, and create it again: its offsets begin at 0."""
+    with Admin(nameserver) as admin:
+        admin.topics.delete(topic)
+    create(nameserver, topic, queues)
+
+    def ends() -> list[int]:
+        with Admin(nameserver) as admin:
+            return [row.end_offset for row in admin.topics.status(topic).queues]
+
+    wait_until(lambda: ends() == [0] * queues, "an empty topic")
 
 
 def fill(nameserver: str, topic: str, broker: str, count: int, queues: int = 2, first: int = 0) -> None:
