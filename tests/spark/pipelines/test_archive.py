@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from skyrocket.pipelines import archive_topics
+from skyrocket.pipelines import archive_topics, replay_messages
 from skyrocket.pipelines.archive.archive_folder import TableFormat, archive_lock, keep_files
 from skyrocket.pipelines.archive.batch_record import append_record
 from skyrocket.pipelines.archive.job import open_table, plan_archive
@@ -21,6 +21,7 @@ from skyrocket.pipelines.archive.reading import archive_files, read_archive
 from skyrocket.pipelines.errors import ArchiveError, ArgumentError, MissingMessagesError
 from skyrocket.pipelines.iceberg_catalog import close_catalog
 from skyrocket.pipelines.progress import JobProgress
+from skyrocket.pipelines.replay.job import ReplaySource
 from skyrocket.spark.columns import COLUMNS
 from tests.spark.conftest import Cluster
 from tests.support.archives import create, create_again, fill, places, rows
@@ -248,6 +249,23 @@ def test_files_that_a_job_reads_are_not_merged_until_it_has_ended(spark: SparkSe
         assert frame.count() == 200
     done = archive_topics(spark, [topic], root, cluster=cluster, compact=True)
     assert (done.merged, done.is_put_off, len(rows(root))) == (len(files), False, 200)
+
+
+def test_a_replay_keeps_the_files_that_it_reads(spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path):
+    for name in (topic, f"{topic}-again"):
+        create(ours.nameserver, name)
+    root, cluster, put_off = tmp_path / "a", named(ours), []
+    for first in (0, 100):
+        fill(ours.nameserver, topic, ours.broker_name, 100, first=first)
+        archive_topics(spark, [topic], root, cluster=cluster)
+
+    def compact(progress: JobProgress) -> None:
+        if progress.what == "reading the source":
+            put_off.append(archive_topics(spark, [topic], root, cluster=cluster, compact=True).is_put_off)
+
+    source = ReplaySource("archive", str(root))
+    done = replay_messages(spark, source, to=f"{topic}-again", cluster=cluster, on_progress=compact)
+    assert (done.sent, put_off) == (200, [True])
 
 
 @pytest.mark.parametrize("table_format", ["parquet", "delta"])
