@@ -117,6 +117,7 @@ def _document(summary: ArchiveSummary) -> dict[str, Any]:
         "planned": summary.planned,
         "messages": summary.messages,
         "mergedFiles": summary.merged,
+        "isCompactionPutOff": summary.is_put_off,
         "topics": {
             topic: {"messages": counts.messages, "files": counts.files, "bytes": counts.size_bytes}
             for topic, counts in sorted(summary.topics.items())

@@ -4,11 +4,11 @@ job            the loop: plan a batch, let Spark's tasks write its files, publis
 plan           which offsets a batch takes, and which messages are gone (pure)
 layout         names of folders and files, and the columns (pure)
 batch_record   what a batch adds and removes, the offsets that it reaches, and what all batches have in common, as JSON (pure)
-last_messages  how a topic that was created again is noticed (pure); message_ids asks the brokers
+last_messages  how a topic that was created again is noticed (pure); single_messages asks the brokers
 hourly_files   a task's Parquet files, one for each hour
 files_source   the Spark source whose tasks write files and return one row for each
 tables         how files and offsets are published together: parquet_table; delta_table and iceberg_table by committed_table
-expiry         how long messages wait, against how long brokers keep them
+expiry         when messages are archived so late that they may be deleted before (pure)
 summary        what a run did (pure)
 compaction     which small files to merge (pure), and the Spark source that merges them
 """

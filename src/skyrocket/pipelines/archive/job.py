@@ -30,7 +30,6 @@ from skyrocket.pipelines.archive.batch_record import (
 )
 from skyrocket.pipelines.archive.compaction import ROOT, ArchiveMerge, SizedFile, plan_merges
 from skyrocket.pipelines.archive.delta_table import DeltaArchive
-from skyrocket.pipelines.archive.expiry import ask_reserved_ms, read_waited_ms
 from skyrocket.pipelines.archive.files_source import (
     COMPRESSION,
     FOLDER,
@@ -42,7 +41,6 @@ from skyrocket.pipelines.archive.files_source import (
 )
 from skyrocket.pipelines.archive.iceberg_table import IcebergArchive
 from skyrocket.pipelines.archive.layout import HOUR_MS, hour_text
-from skyrocket.pipelines.archive.message_ids import check_last_messages
 from skyrocket.pipelines.archive.parquet_table import ParquetTable
 from skyrocket.pipelines.archive.plan import (
     ARCHIVE_WORDS,
@@ -54,6 +52,7 @@ from skyrocket.pipelines.archive.plan import (
     plan_tasks,
     select_topics,
 )
+from skyrocket.pipelines.archive.single_messages import ask_reserved_ms, check_last_messages, read_waited_ms
 from skyrocket.pipelines.archive.summary import ArchiveSummary, TopicCounts
 from skyrocket.pipelines.clusters import parallel_tasks, parse_cluster, require_queues
 from skyrocket.pipelines.errors import ArchiveError, ArgumentError
@@ -187,9 +186,10 @@ def plan_archive(
     found = ArchiveFolder.open(root)
     last = None if found is None else open_table(root, table_format).last()
     client = ClusterClient(parse_cluster(cluster))
-    run = plan_run({} if last is None else last.progress, queue_bounds(client, topics), skip_missing=skip_missing)
+    bounds = queue_bounds(client, topics)
+    run = plan_run({} if last is None else last.progress, bounds, skip_missing=skip_missing)
     if last is not None:
-        check_last_messages(cluster, last.last_messages, run, ARCHIVE_WORDS)
+        check_last_messages(cluster, last.last_messages, run, bounds, ARCHIVE_WORDS)
     name = table_format or ("parquet" if found is None else found.format)
     summary = ArchiveSummary(str(root), name, "" if found is None else found.id, last_batch=0 if last is None else last.batch)
     summary.planned = run.total
@@ -298,7 +298,7 @@ class _ArchiveRun:
         """Archive what the archive does not have yet of these ranges."""
         left = plan_run(self._progress, bounds, skip_missing=self._skip_missing)
         if self._last is not None:
-            check_last_messages(self._cluster, self._last.last_messages, left, ARCHIVE_WORDS)
+            check_last_messages(self._cluster, self._last.last_messages, left, bounds, ARCHIVE_WORDS)
         total, done, planned_ms = left.total, 0, time.time_ns() // 1_000_000
         while (step := next_batch(left, self._batch_messages)) is not None:
             self._on_progress(JobProgress("archiving", done, total))

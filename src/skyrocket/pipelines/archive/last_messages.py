@@ -3,7 +3,7 @@
     archived up to 1,000 ──► the message at 999 was 7F00…2A           the next run looks at 999 again, before it takes more
 
 Offsets of a topic that was created again begin at 0, and those of another cluster mean other messages. If the queue has grown
-past the old offset, only the id of a message tells that. `message_ids` asks the brokers. This module is pure.
+past the old offset, only the id of a message tells that. `single_messages` asks the brokers. This module is pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from skyrocket.client.queues import Queue
-from skyrocket.pipelines.archive.plan import PlanWords, RunPlan
+from skyrocket.pipelines.archive.plan import PlanWords, QueueBounds, RunPlan
 from skyrocket.pipelines.errors import MissingMessagesError
 
 
@@ -36,9 +36,15 @@ def replace_messages(known: Iterable[LastMessage], newer: Iterable[LastMessage])
     return sorted({one.queue: one for one in (*known, *newer)}.values(), key=lambda one: one.queue)
 
 
-def growing(known: Iterable[LastMessage], plan: RunPlan) -> list[LastMessage]:
-    """Return the known messages of those queues of which more is to be taken. Pure."""
-    return [one for one in known if plan.starts.get(one.queue, 0) < plan.stops.get(one.queue, 0)]
+def comparable(known: Iterable[LastMessage], plan: RunPlan, bounds: Mapping[Queue, QueueBounds]) -> list[LastMessage]:
+    """Return the known messages that can be compared: the broker still has their offset, and more of the queue is to be taken."""
+    return [one for one in known if plan.starts.get(one.queue, 0) < plan.stops.get(one.queue, 0) and is_there(one, bounds)]
+
+
+def is_there(message: LastMessage, bounds: Mapping[Queue, QueueBounds]) -> bool:
+    """Whether its queue has a message at its offset, be it this one or another."""
+    first, last = bounds.get(message.queue, QueueBounds(0, 0))
+    return first <= message.offset < last
 
 
 def check_ids(known: Iterable[LastMessage], found: Mapping[Queue, str], words: PlanWords) -> None:

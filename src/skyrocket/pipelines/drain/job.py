@@ -29,10 +29,10 @@ from skyrocket.pipelines.archive.archive_folder import ArchiveFolder
 from skyrocket.pipelines.archive.coverage import QUEUE_COLUMNS, find_problems
 from skyrocket.pipelines.archive.job import BATCH_MESSAGES, COMPRESSIONS, archive_ranges, queue_bounds
 from skyrocket.pipelines.archive.job import check_arguments as check_archive_arguments
-from skyrocket.pipelines.archive.last_messages import check_ids
-from skyrocket.pipelines.archive.message_ids import read_ids
+from skyrocket.pipelines.archive.last_messages import check_ids, is_there
 from skyrocket.pipelines.archive.plan import PlanWords, is_pattern
 from skyrocket.pipelines.archive.reading import archive_schema, read_archive
+from skyrocket.pipelines.archive.single_messages import read_ids
 from skyrocket.pipelines.clusters import parse_cluster
 from skyrocket.pipelines.current_user import current_user
 from skyrocket.pipelines.drain.drain_record import (
@@ -158,8 +158,12 @@ def plan_drain(
 
 
 def check_messages(record: DrainRecord, cluster: Mapping[str, str]) -> None:
-    """Raise MissingMessagesError if the topics have other messages than when the drain was planned."""
-    known = record.last_messages
+    """Raise MissingMessagesError if the topics have other messages than when the drain was planned.
+
+    A queue that is shorter now is told of when the group is to be moved.
+    """
+    bounds = queue_bounds(ClusterClient(parse_cluster(cluster)), record.topics)
+    known = [one for one in record.last_messages if is_there(one, bounds)]
     check_ids(known, read_ids(cluster, {one.queue: one.offset for one in known}), WORDS)
 
 

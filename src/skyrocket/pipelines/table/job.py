@@ -22,7 +22,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from skyrocket.client.queues import Queue
-from skyrocket.pipelines.archive.last_messages import LastMessage, check_ids, growing, replace_messages
+from skyrocket.pipelines.archive.last_messages import LastMessage, check_ids, comparable, replace_messages
 from skyrocket.pipelines.archive.plan import MissingRange, PlanWords, QueueBounds, RunPlan, next_batch, plan_run, plan_tasks
 from skyrocket.pipelines.errors import ArgumentError, TargetError
 from skyrocket.pipelines.json_columns.drift import DriftCounter
@@ -183,7 +183,7 @@ class TableRun:
         self._progress = {} if self._description is None else self._target.offsets(list(bounds))
         plan = plan_run(self._progress, bounds, skip_missing=self._options.skip_missing, words=WORDS)
         if self._description is not None:
-            known = growing(self._description.last_messages, plan)
+            known = comparable(self._description.last_messages, plan, bounds)
             check_ids(known, self._read_ids({one.queue: one.offset for one in known}), WORDS)
         return plan
 

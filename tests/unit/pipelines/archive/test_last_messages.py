@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from skyrocket.client.queues import Queue
-from skyrocket.pipelines.archive.last_messages import LastMessage, check_ids, growing
-from skyrocket.pipelines.archive.plan import ARCHIVE_WORDS, RunPlan
+from skyrocket.pipelines.archive.last_messages import LastMessage, check_ids, comparable
+from skyrocket.pipelines.archive.plan import ARCHIVE_WORDS, QueueBounds, RunPlan
 from skyrocket.pipelines.errors import MissingMessagesError
 
 A, B = Queue("orders", "broker-a", 0), Queue("orders", "broker-a", 1)
@@ -14,7 +14,13 @@ KNOWN = [LastMessage(topic="orders", broker="broker-a", queue_id=number, offset=
 
 
 def test_only_queues_of_which_more_is_to_be_taken_are_looked_at():
-    assert growing(KNOWN, RunPlan({A: 9, B: 9}, {A: 9, B: 10})) == KNOWN[1:]
+    bounds = {A: QueueBounds(0, 9), B: QueueBounds(8, 10)}
+    assert comparable(KNOWN, RunPlan({A: 9, B: 9}, {A: 9, B: 10}), bounds) == KNOWN[1:]
+
+
+def test_an_offset_that_the_queue_no_longer_has_or_not_yet_is_not_asked_for():
+    plan = RunPlan({A: 9, B: 9}, {A: 12, B: 12})
+    assert comparable(KNOWN, plan, {A: QueueBounds(9, 12), B: QueueBounds(0, 8)}) == []
 
 
 def test_the_same_message_and_one_that_is_gone_are_fine():
