@@ -28,12 +28,17 @@ def create_again(nameserver: str, topic: str, queues: int = 2) -> None:
     with Admin(nameserver) as admin:
         admin.topics.delete(topic)
     create(nameserver, topic, queues)
+    await_ends(nameserver, topic, 0)
 
-    def ends() -> list[int]:
+
+def await_ends(nameserver: str, topic: str, total: int) -> None:
+    """Wait until the queues show so many messages together: Apache's broker builds them after it has answered a send."""
+
+    def shown() -> int:
         with Admin(nameserver) as admin:
-            return [row.end_offset for row in admin.topics.status(topic).queues]
+            return sum(row.end_offset for row in admin.topics.status(topic).queues)
 
-    wait_until(lambda: ends() == [0] * queues, "an empty topic")
+    wait_until(lambda: shown() == total, f"{total} messages in {topic}")
 
 
 def fill(nameserver: str, topic: str, broker: str, count: int, queues: int = 2, first: int = 0) -> None:

@@ -24,7 +24,8 @@ from skyrocket.pipelines.progress import JobProgress
 from skyrocket.pipelines.replay.job import ReplaySource
 from skyrocket.spark.columns import COLUMNS
 from tests.spark.conftest import Cluster
-from tests.support.archives import create, create_again, fill, places, rows
+from tests.support.archives import await_ends, create, create_again, fill, places, rows
+from tests.support.skyrocket_process import Skyrocket
 from tests.support.waiting import wait_until
 
 
@@ -342,12 +343,26 @@ def test_a_topic_that_was_created_again_and_has_grown_past_the_archive_is_refuse
     before = rows(root)
     create_again(cluster.nameserver, topic)
     fill(cluster.nameserver, topic, cluster.broker_name, 40)
+    await_ends(cluster.nameserver, topic, 40)
     refused = pytest.raises(MissingMessagesError, match="the topic was deleted and created again, or this is another cluster")
     with refused:
         archive_topics(spark, [topic], root, cluster=named(cluster), skip_missing=True)
     with refused:
         plan_archive([topic], root, cluster=named(cluster))
     assert rows(root) == before
+
+
+def test_the_topic_of_another_cluster_whose_broker_has_the_same_name_is_refused(
+    spark: SparkSession, ours: Cluster, broker: Skyrocket, topic: str, tmp_path: Path
+):
+    root = tmp_path / "a"
+    for nameserver, count in ((ours.nameserver, 20), (broker.nameserver, 40)):
+        create(nameserver, topic)
+        fill(nameserver, topic, ours.broker_name, count)
+    archive_topics(spark, [topic], root, cluster=named(ours))
+    with pytest.raises(MissingMessagesError, match="or this is another cluster"):
+        archive_topics(spark, [topic], root, cluster={"nameserver": broker.nameserver})
+    assert len(rows(root)) == 20
 
 
 def test_a_topic_that_does_not_exist_is_one_sentence(spark: SparkSession, ours: Cluster, tmp_path: Path):

@@ -24,7 +24,7 @@ from skyrocket.pipelines.progress import JobProgress
 from skyrocket.pipelines.replay.job import ReplaySource, ReplaySummary
 from skyrocket.pipelines.replay.selection import Selection
 from tests.spark.conftest import Cluster
-from tests.support.archives import create, create_again, fill, places, rows
+from tests.support.archives import await_ends, create, create_again, fill, places, rows
 from tests.support.java_scenes import Cluster as JavaCluster
 from tests.support.java_scenes import Scenes
 from tests.support.skyrocket_process import registered
@@ -366,6 +366,7 @@ def test_a_drain_of_a_topic_that_was_created_again_is_not_continued(
     write_record(backlog.root, planned)
     create_again(cluster.nameserver, topic)
     fill(cluster.nameserver, topic, cluster.broker_name, 40)
+    await_ends(cluster.nameserver, topic, 40)
     before = backlog.committed()
     with pytest.raises(
         MissingMessagesError, match=r"^The drain has queue 0 .* or this is another cluster\. The group was not moved"
