@@ -41,6 +41,10 @@ class StagedFile(msgspec.Struct, frozen=True, kw_only=True):
     drift: str = "{}"  # JSON: how often fields left their columns, since then
     last_id: str = ""  # of the message with the last offset
 
+    @property
+    def queue(self) -> Queue:
+        return Queue(self.topic, self.broker, self.queue_id)
+
 
 class AddedFile(msgspec.Struct, frozen=True, kw_only=True):
     staged: str
@@ -153,7 +157,7 @@ def _last_messages(files: Sequence[StagedFile]) -> list[LastMessage]:
     last: dict[Queue, StagedFile] = {}
     for file in sorted(files, key=lambda file: file.stop):
         if file.last_id:
-            last[Queue(file.topic, file.broker, file.queue_id)] = file
+            last[file.queue] = file
     return [
         LastMessage(topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id, offset=file.stop - 1, id=file.last_id)
         for queue, file in last.items()

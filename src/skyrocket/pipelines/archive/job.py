@@ -193,7 +193,7 @@ def plan_archive(
     name = table_format or ("parquet" if found is None else found.format)
     summary = ArchiveSummary(str(root), name, "" if found is None else found.id, last_batch=0 if last is None else last.batch)
     summary.planned = run.total
-    summary.waited_ms = read_waited_ms(cluster, run)
+    summary.waited_ms = 0 if last is None else read_waited_ms(cluster, run, last.progress)
     summary.reserved_ms = ask_reserved_ms(cluster, {queue.broker_name for queue in run.starts})
     for queue, start in run.starts.items():
         summary.topics.setdefault(queue.topic, TopicCounts()).messages += run.stops[queue] - start
@@ -289,7 +289,7 @@ class _ArchiveRun:
     def run(self, topics: Sequence[str]) -> None:
         """Archive everything up to where the queues end now."""
         bounds = queue_bounds(self._client, topics)
-        if self.summary.reserved_ms is None and not self._has_asked:
+        if not self._has_asked:
             self._has_asked = True
             self.summary.reserved_ms = ask_reserved_ms(self._cluster, {queue.broker_name for queue in bounds})
         self.run_ranges(bounds)
@@ -299,15 +299,14 @@ class _ArchiveRun:
         left = plan_run(self._progress, bounds, skip_missing=self._skip_missing)
         if self._last is not None:
             check_last_messages(self._cluster, self._last.last_messages, left, bounds, ARCHIVE_WORDS)
-        total, done, planned_ms = left.total, 0, time.time_ns() // 1_000_000
+        total, done, planned_ms, known = left.total, 0, time.time_ns() // 1_000_000, frozenset(self._progress)
         while (step := next_batch(left, self._batch_messages)) is not None:
             self._on_progress(JobProgress("archiving", done, total))
             batch, left = step
             so_far = JobProgress("writing files", done, total)
             files = self._write_files(batch, so_far)
             self._publish(batch, files)
-            waited_ms = planned_ms - min((file.first_ms for file in files), default=planned_ms)
-            self.summary.waited_ms = max(self.summary.waited_ms, waited_ms)
+            self.summary.count_wait(planned_ms, (file.first_ms for file in files if file.queue in known))
             done += batch.total
         self._on_progress(JobProgress("archived", done, total))
 

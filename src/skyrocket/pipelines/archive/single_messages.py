@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -43,11 +43,14 @@ def check_last_messages(
     check_ids(wanted, read_ids(cluster, {one.queue: one.offset for one in wanted}), words)
 
 
-def read_waited_ms(cluster: Mapping[str, str], plan: RunPlan) -> int:
-    """Return how long the oldest message of a plan has waited: 0 if there is none."""
+def read_waited_ms(cluster: Mapping[str, str], plan: RunPlan, known: Container[Queue]) -> int:
+    """Return how long the oldest message of a plan has waited in these queues: 0 if there is none.
+
+    What a new queue has says nothing about how often the job runs.
+    """
     oldest_ms: list[int] = []
     for queue, start in plan.starts.items():
-        if start < plan.stops[queue]:
+        if queue in known and start < plan.stops[queue]:
             batches = read_messages(cluster, [QueuePartition(queue, start, start + 1)], ("storeTimestamp",))
             oldest_ms += [us // 1000 for batch in batches for us in batch.column("storeTimestamp").cast(pa.int64()).to_pylist()]
     return max(0, time.time_ns() // 1_000_000 - min(oldest_ms)) if oldest_ms else 0

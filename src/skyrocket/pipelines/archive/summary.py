@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from skyrocket.pipelines.archive.batch_record import AddedFile, BatchRecord, LostMessages
@@ -37,7 +38,7 @@ class ArchiveSummary:
     lost: list[LostMessages] = field(default_factory=list)
     merged: int = 0  # files that a compaction has replaced
     is_put_off: bool = False  # files were not merged, since a job was reading them
-    waited_ms: int = 0  # how long the oldest message had waited when it was planned
+    waited_ms: int = 0  # how long the oldest message of a queue that the archive knew before had waited
     reserved_ms: int | None = None  # how long brokers keep messages, the shortest of their times; None: they do not say
     json_columns: JsonColumns | None = None
     bad_bodies: int = 0  # with JSON columns: bodies that have none
@@ -51,6 +52,10 @@ class ArchiveSummary:
     def is_late(self) -> bool:
         """Whether the oldest message had waited for so long that the next one may be deleted before it is archived."""
         return is_near_expiry(self.waited_ms, self.reserved_ms)
+
+    def count_wait(self, planned_ms: int, stored_ms: Iterable[int]) -> None:
+        """Count messages that were stored then, and were to be archived at `planned_ms`."""
+        self.waited_ms = max(self.waited_ms, planned_ms - min(stored_ms, default=planned_ms))
 
     def add(self, record: BatchRecord) -> None:
         self.batches += 1

@@ -37,3 +37,11 @@ def test_a_late_archive_says_so_with_figures_and_a_way_out():
     page = render_page(archive_page(in_time, ProgressHistory(), "h:1", 0))
     assert "The oldest had waited" not in page
     assert "brokers keep messages for 3 d" in page
+
+
+def test_the_longest_wait_of_a_run_counts():
+    summary = ArchiveSummary("/a", "parquet", "id")
+    summary.count_wait(1_000, [])
+    summary.count_wait(1_000, [700, 300])
+    summary.count_wait(2_000, [1_900])
+    assert summary.waited_ms == 700
