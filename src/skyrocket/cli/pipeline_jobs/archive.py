@@ -148,7 +148,7 @@ def _planned_text(summary: ArchiveSummary) -> str:
 
 
 def _late_lines(summary: ArchiveSummary) -> list[str]:
-    from skyrocket.pipelines.archive.expiry import expiry_sentences  # noqa: PLC0415
+    from skyrocket.pipelines.archive.summary import expiry_sentences  # noqa: PLC0415
 
     return [" ".join(expiry_sentences(summary.waited_ms, summary.reserved_ms))] if summary.is_late else []
 

@@ -8,7 +8,6 @@ last_messages  how a topic that was created again is noticed (pure); single_mess
 hourly_files   a task's Parquet files, one for each hour
 files_source   the Spark source whose tasks write files and return one row for each
 tables         how files and offsets are published together: parquet_table; delta_table and iceberg_table by committed_table
-expiry         when messages are archived so late that they may be deleted before (pure)
-summary        what a run did (pure)
+summary        what a run did, and whether it came too late (pure)
 compaction     which small files to merge (pure), and the Spark source that merges them
 """

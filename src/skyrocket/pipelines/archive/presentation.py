@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from skyrocket.pipelines.archive.expiry import expiry_sentences
+from skyrocket.pipelines.archive.summary import ArchiveSummary, TopicCounts, expiry_sentences
 from skyrocket.pipelines.progress import ProgressHistory
 from skyrocket.report.parts import (
     Advice,
@@ -20,9 +20,6 @@ from skyrocket.report.parts import (
     SummaryRow,
 )
 from skyrocket.report.texts import count_of, format_duration, format_moment, format_number, short_number
-
-if TYPE_CHECKING:
-    from skyrocket.pipelines.archive.summary import ArchiveSummary, TopicCounts
 
 _KIB: Final = 1024
 

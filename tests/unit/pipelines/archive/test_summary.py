@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from skyrocket.pipelines.archive.expiry import expiry_sentences, is_near_expiry
 from skyrocket.pipelines.archive.presentation import archive_page
-from skyrocket.pipelines.archive.summary import ArchiveSummary
+from skyrocket.pipelines.archive.summary import ArchiveSummary, expiry_sentences, is_near_expiry
 from skyrocket.pipelines.progress import ProgressHistory
 from skyrocket.report import render_page
 
