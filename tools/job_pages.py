@@ -14,8 +14,8 @@ from skyrocket.doctor.backlog.look import ClusterLook, GroupLook, MemberLook, Qu
 from skyrocket.doctor.backlog.measure import measure
 from skyrocket.doctor.backlog.rules import find_advice
 from skyrocket.pipelines.archive.batch_record import AddedFile, BatchRecord, LostMessages
-from skyrocket.pipelines.archive.job import ArchiveSummary
 from skyrocket.pipelines.archive.presentation import archive_page
+from skyrocket.pipelines.archive.summary import ArchiveSummary
 from skyrocket.pipelines.audit.findings import AuditReport, NumberRun, StreamAudit, StreamKey, audit_stream
 from skyrocket.pipelines.audit.presentation import audit_page
 from skyrocket.pipelines.backlog.latency import summarize

@@ -370,6 +370,7 @@ class Broker:
             groups=self.groups,
             offsets=self.offsets,
             saver=self.persistence.saver,
+            offsets_saved=self.persistence.progress_saved,
             clients=self.clients,
             locks=self.locks,
             delay_progress=self._delay_progress,

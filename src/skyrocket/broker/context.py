@@ -67,6 +67,7 @@ class BrokerContext:
     groups: SubscriptionGroupTable
     offsets: ConsumerOffsets
     saver: TableSaver  # saves topics and groups; wait for it before an answer that promises a change
+    offsets_saved: Callable[[], Awaitable[None]]  # wait for it before an answer that promises new offsets
     clients: ClientTable[Connection]
     locks: QueueLockTable
     delay_progress: DelayLevelProgress

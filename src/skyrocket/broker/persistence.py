@@ -1,7 +1,7 @@
 """The files of the broker's tables.
 
 They are loaded at start. `TableSaver` saves topics and groups when they change; offsets and other progress are saved every few
-seconds and at the end. All of it happens in a thread: the event loop never waits for a file.
+seconds, when a request waits for it, and at the end. All of it happens in a thread: the event loop never waits for a file.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+from skyrocket.broker.errors import TableFullError
+from skyrocket.broker.limits import SAVE_WAITERS_MAX
 from skyrocket.broker.table_saver import TableSaver, take_all_changes
 from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
 from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
@@ -68,6 +70,8 @@ class Persistence:
         self._saved_offset_changes = 0  # changes of the offsets that the file contains
         self._rows: list[_SavedTable[Any]] = []
         self._task: SupervisedTask | None = None
+        self._saving = asyncio.Lock()
+        self._waiting = 0  # for a save of progress
         self.saver = TableSaver(files, topics, groups)
 
     def add_table(self, file: ConfigFile[B], table: PersistentTable[B]) -> None:
@@ -132,8 +136,25 @@ class Persistence:
 
     # --- offsets and other progress
 
+    async def progress_saved(self) -> None:
+        """Wait until all offsets so far are on disk. Raise StoreError when that fails, TableFullError when too many wait.
+
+        Who waits for a save under way finds its changes saved by the next one: many share it.
+        """
+        if self._waiting >= SAVE_WAITERS_MAX:
+            raise TableFullError(f"{self._waiting} requests already wait until the offsets are saved. Try again.")
+        self._waiting += 1
+        try:
+            await self._save_progress()
+        finally:
+            self._waiting -= 1
+
     async def _save_progress(self) -> None:
         """Save what changed since the last time. Raise StoreError when that fails."""
+        async with self._saving:
+            await self._save_changed()
+
+    async def _save_changed(self) -> None:
         save = _ProgressSave([(row, row.table.changes, row.table.snapshot()) for row in self._rows if row.is_changed])
         save.offset_changes = self._offsets.changes
         if save.offset_changes != self._saved_offset_changes:

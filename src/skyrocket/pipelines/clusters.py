@@ -38,15 +38,15 @@ def require_queues(client: ClusterClient, topics: Iterable[str]) -> dict[str, tu
 
 def runs_here(spark: SparkSession) -> bool:
     """Return whether all tasks run on this machine, in local mode."""
-    return not _is_connect(spark) and is_local(str(spark.sparkContext.master))
+    return not is_connect(spark) and is_local(str(spark.sparkContext.master))
 
 
-def _is_connect(spark: SparkSession) -> bool:
+def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def parallel_tasks(spark: SparkSession) -> int:
     """Return how many tasks Spark can run at once."""
-    if _is_connect(spark):
+    if is_connect(spark):
         return TASKS_OF_CONNECT
     return max(1, int(spark.sparkContext.defaultParallelism))

@@ -13,19 +13,22 @@ from typing import Final
 _POLL_S: Final = 0.1
 
 
-def take_lock(descriptor: int, wait_s: float = 0.0) -> bool:
-    """Lock an open file until it is closed. Return False if another process holds the lock for all of `wait_s`."""
+def take_lock(descriptor: int, wait_s: float = 0.0, *, shared: bool = False) -> bool:
+    """Lock an open file until it is closed. Return False if another process holds the lock for all of `wait_s`.
+
+    Any number of processes hold a shared lock, as long as none holds one that is not shared.
+    """
     deadline_s = time.monotonic() + wait_s
-    while not _try_lock(descriptor):
+    while not _try_lock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
         if time.monotonic() >= deadline_s:
             return False
         time.sleep(_POLL_S)
     return True
 
 
-def _try_lock(descriptor: int) -> bool:
+def _try_lock(descriptor: int, kind: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

@@ -12,17 +12,20 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from skyrocket.pipelines import archive_topics
-from skyrocket.pipelines.archive.archive_folder import TableFormat, archive_lock
+from skyrocket.pipelines import archive_topics, replay_messages
+from skyrocket.pipelines.archive.archive_folder import TableFormat, archive_lock, keep_files
 from skyrocket.pipelines.archive.batch_record import append_record
 from skyrocket.pipelines.archive.job import open_table, plan_archive
+from skyrocket.pipelines.archive.layout import hour_text
 from skyrocket.pipelines.archive.reading import archive_files, read_archive
-from skyrocket.pipelines.errors import ArchiveError, ArgumentError
+from skyrocket.pipelines.errors import ArchiveError, ArgumentError, MissingMessagesError
 from skyrocket.pipelines.iceberg_catalog import close_catalog
 from skyrocket.pipelines.progress import JobProgress
+from skyrocket.pipelines.replay.job import ReplaySource
 from skyrocket.spark.columns import COLUMNS
 from tests.spark.conftest import Cluster
-from tests.support.pipelines.archives import create, fill, places, rows
+from tests.support.pipelines.archives import await_ends, create, create_again, fill, places, rows
+from tests.support.processes.skyrocket_process import Skyrocket
 from tests.support.waiting import wait_until
 
 
@@ -74,6 +77,8 @@ def test_an_archive_has_every_column_of_every_message(
     fill(cluster.nameserver, topic, cluster.broker_name, 700)
     done = archive_topics(spark, [topic], tmp_path / "a", cluster=named(cluster), table_format=table_format)
     assert (done.messages, done.batches, done.last_batch) == (700, 1, 1)
+    assert done.waited_ms == 0, "what a new queue has does not count"
+    assert done.reserved_ms in (72 * 3_600_000, 720 * 3_600_000), "our default, and what tests give Apache's broker"
     found = rows(tmp_path / "a")
     assert comparable(found) == source_rows(spark, cluster, topic)
     assert {row["hour"] for row in found} == {f"{row['storeTimestamp']:%Y-%m-%d-%H}" for row in found}
@@ -89,6 +94,7 @@ def test_a_second_run_adds_what_is_new_and_a_third_nothing(
             fill(cluster.nameserver, topic, cluster.broker_name, 300, first=first)
         done = archive_topics(spark, [topic], tmp_path / "a", cluster=named(cluster), table_format=table_format)
         counts.append((done.messages, done.batches, done.last_batch))
+        assert (done.waited_ms > 0) == (first == 300), "the second run finds messages that have waited"
     assert counts == [(300, 1, 1), (300, 1, 2), (0, 0, 2)]
     assert places(rows(tmp_path / "a")) == [(topic, queue, offset) for queue in (0, 1) for offset in range(300)]
 
@@ -232,6 +238,66 @@ def test_small_files_are_merged_and_no_row_changes(
     assert places(rows(root)) == [(topic, queue, offset) for queue in (0, 1) for offset in range(200)]
 
 
+def test_files_that_a_job_reads_are_not_merged_until_it_has_ended(spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path):
+    create(ours.nameserver, topic)
+    root, cluster = tmp_path / "a", named(ours)
+    for first in (0, 100):
+        fill(ours.nameserver, topic, ours.broker_name, 100, first=first)
+        archive_topics(spark, [topic], root, cluster=cluster)
+    with keep_files(root):
+        frame, files = read_archive(spark, root), archive_files(root)
+        done = archive_topics(spark, [topic], root, cluster=cluster, compact=True)
+        assert (done.merged, done.is_put_off, archive_files(root)) == (0, True, files)
+        assert frame.count() == 200
+    done = archive_topics(spark, [topic], root, cluster=cluster, compact=True)
+    assert (done.merged, done.is_put_off, len(rows(root))) == (len(files), False, 200)
+
+
+def test_a_replay_keeps_the_files_that_it_reads(spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path):
+    for name in (topic, f"{topic}-again"):
+        create(ours.nameserver, name)
+    root, cluster, put_off = tmp_path / "a", named(ours), []
+    for first in (0, 100):
+        fill(ours.nameserver, topic, ours.broker_name, 100, first=first)
+        archive_topics(spark, [topic], root, cluster=cluster)
+
+    def compact(progress: JobProgress) -> None:
+        if progress.what == "reading the source":
+            put_off.append(archive_topics(spark, [topic], root, cluster=cluster, compact=True).is_put_off)
+
+    source = ReplaySource("archive", str(root))
+    done = replay_messages(spark, source, to=f"{topic}-again", cluster=cluster, on_progress=compact)
+    assert (done.sent, put_off) == (200, [True])
+
+
+@pytest.mark.parametrize("table_format", ["parquet", "delta"])
+def test_a_job_that_follows_merges_files_of_past_hours_and_leaves_the_current_one(
+    spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table_format: TableFormat
+):
+    create(ours.nameserver, topic)
+    root, stop = tmp_path / "a", threading.Event()
+    now = [-1]  # hours from now: an hour that ends during the test changes nothing
+    monkeypatch.setattr("skyrocket.pipelines.archive.job.hour_text", lambda hours: hour_text(hours + now[0]))
+    seen: list[int] = []
+
+    def look(progress: JobProgress) -> None:
+        """After the third compaction the current hour is over: the next one merges its files, and ends the job."""
+        if progress.what == "compacting":
+            seen.append(len(archive_files(root)))
+            if len(seen) == 3:
+                now[0] = 2
+            if len(seen) == 4:
+                stop.set()
+        elif progress.what == "archived" and len(seen) < 3:
+            fill(ours.nameserver, topic, ours.broker_name, 20, first=20 * len(seen))
+
+    given = {"cluster": named(ours), "table_format": table_format, "on_progress": look}
+    done = archive_topics(spark, [topic], root, follow=True, every_s=0.05, compact_every_s=0.0, stop=stop, **given)
+    assert seen[0] < seen[1] < seen[2] <= seen[3] == done.merged
+    assert len(archive_files(root)) < seen[3]
+    assert places(rows(root)) == [(topic, queue, offset) for queue in (0, 1) for offset in range(40)]
+
+
 def test_a_job_that_follows_takes_new_messages_until_it_is_stopped(
     spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path
 ):
@@ -260,9 +326,47 @@ def test_a_dry_run_says_what_it_would_do_and_writes_nothing(spark: SparkSession,
     fill(ours.nameserver, topic, ours.broker_name, 30)
     summary, _ = plan_archive([topic], tmp_path / "a", cluster=named(ours))
     assert (summary.planned, summary.batches, list(tmp_path.iterdir())) == (30, 0, [])
+    assert (summary.reserved_ms, summary.is_late) == (72 * 3_600_000, False)
+    assert summary.waited_ms == 0, "what a new queue has does not count"
     archive_topics(spark, [topic], tmp_path / "a", cluster=named(ours))
     summary, _ = plan_archive([topic], tmp_path / "a", cluster=named(ours))
     assert (summary.planned, summary.last_batch) == (0, 1)
+    fill(ours.nameserver, topic, ours.broker_name, 10, first=30)
+    summary, _ = plan_archive([topic], tmp_path / "a", cluster=named(ours))
+    assert (summary.planned, summary.waited_ms > 0) == (10, True)
+
+
+def test_a_topic_that_was_created_again_and_has_grown_past_the_archive_is_refused(
+    spark: SparkSession, cluster: Cluster, topic: str, tmp_path: Path
+):
+    """Its offsets mean other messages now, and the first of them would be passed over."""
+    root = tmp_path / "a"
+    create(cluster.nameserver, topic)
+    fill(cluster.nameserver, topic, cluster.broker_name, 20)
+    archive_topics(spark, [topic], root, cluster=named(cluster))
+    before = rows(root)
+    create_again(cluster.nameserver, topic)
+    fill(cluster.nameserver, topic, cluster.broker_name, 40)
+    await_ends(cluster.nameserver, topic, 40)
+    refused = pytest.raises(MissingMessagesError, match="the topic was deleted and created again, or this is another cluster")
+    with refused:
+        archive_topics(spark, [topic], root, cluster=named(cluster), skip_missing=True)
+    with refused:
+        plan_archive([topic], root, cluster=named(cluster))
+    assert rows(root) == before
+
+
+def test_the_topic_of_another_cluster_whose_broker_has_the_same_name_is_refused(
+    spark: SparkSession, ours: Cluster, broker: Skyrocket, topic: str, tmp_path: Path
+):
+    root = tmp_path / "a"
+    for nameserver, count in ((ours.nameserver, 20), (broker.nameserver, 40)):
+        create(nameserver, topic)
+        fill(nameserver, topic, ours.broker_name, count)
+    archive_topics(spark, [topic], root, cluster=named(ours))
+    with pytest.raises(MissingMessagesError, match="or this is another cluster"):
+        archive_topics(spark, [topic], root, cluster={"nameserver": broker.nameserver})
+    assert len(rows(root)) == 20
 
 
 def test_a_topic_that_does_not_exist_is_one_sentence(spark: SparkSession, ours: Cluster, tmp_path: Path):

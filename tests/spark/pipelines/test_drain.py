@@ -19,14 +19,14 @@ from skyrocket.pipelines.archive.reading import archive_files
 from skyrocket.pipelines.drain.drain_record import REPLAYED, DrainRecord, require_record, write_record
 from skyrocket.pipelines.drain.job import plan_drain
 from skyrocket.pipelines.drain.proof import DrainProof
-from skyrocket.pipelines.errors import ArgumentError, DrainError
+from skyrocket.pipelines.errors import ArgumentError, DrainError, MissingMessagesError
 from skyrocket.pipelines.progress import JobProgress
 from skyrocket.pipelines.replay.job import ReplaySource, ReplaySummary
 from skyrocket.pipelines.replay.selection import Selection
 from tests.spark.conftest import Cluster
 from tests.support.apache.java_scenes import Cluster as JavaCluster
 from tests.support.apache.java_scenes import Scenes
-from tests.support.pipelines.archives import create, fill, places, rows
+from tests.support.pipelines.archives import await_ends, create, create_again, fill, places, rows
 from tests.support.processes.skyrocket_process import registered
 from tests.support.waiting import wait_until
 
@@ -355,3 +355,21 @@ def test_the_record_is_json_that_people_can_read(our_backlog: Backlog):
     found = json.loads((our_backlog.root / "_skyrocket" / "drain.json").read_bytes())
     assert (found["group"], found["topics"], found["state"]) == (our_backlog.group, [our_backlog.topic], "moved")
     assert require_record(our_backlog.root).total("archived") == 50
+
+
+def test_a_drain_of_a_topic_that_was_created_again_is_not_continued(
+    spark: SparkSession, cluster: Cluster, topic: str, tmp_path: Path
+):
+    """It has grown past the planned offsets, so only the messages' ids tell."""
+    backlog = Backlog(spark, cluster, topic, tmp_path, count=20)
+    planned = plan_drain(backlog.group, [topic], backlog.root, cluster=backlog.named, subscribed="true")
+    write_record(backlog.root, planned)
+    create_again(cluster.nameserver, topic)
+    fill(cluster.nameserver, topic, cluster.broker_name, 40)
+    await_ends(cluster.nameserver, topic, 40)
+    before = backlog.committed()
+    with pytest.raises(
+        MissingMessagesError, match=r"^The drain has queue 0 .* or this is another cluster\. The group was not moved"
+    ):
+        backlog.drain()
+    assert backlog.committed() == before

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from skyrocket.client.sync import Admin
 from skyrocket.pipelines import archive_topics, replay_messages
 from skyrocket.pipelines.replay.job import ReplaySource
 from skyrocket.pipelines.replay.progress_file import read_sent
+from tests.spark.conftest import Cluster
 from tests.support.pipelines.archives import contents, create, fill, origin_ids, rows
 from tests.support.pipelines.kills import (
     DONE,
@@ -29,6 +29,7 @@ from tests.support.pipelines.kills import (
     MOMENT_S_MAX,
     Victim,
     await_end,
+    driver_victim,
     kill_and_start_broker,
     start_again,
 )
@@ -49,18 +50,22 @@ CASES = [
 
 @pytest.mark.parametrize(("table_format", "victim"), CASES, indirect=["victim"])
 def test_a_killed_archive_loses_and_repeats_nothing(tmp_path: Path, broker: Skyrocket, table_format: str, victim: Victim):
-    with Admin(broker.nameserver) as admin:
-        admin.topics.create("killed", queues=QUEUES)
+    create(broker.nameserver, "killed", QUEUES)
+    check_killed_archive(tmp_path, broker.nameserver, table_format, victim)
+
+
+def check_killed_archive(tmp_path: Path, nameserver: str, table_format: str, victim: Victim) -> None:
+    """Archive the topic `killed` while messages are sent, kill the job meanwhile, and compare what it has archived."""
     root, chance = tmp_path / "archive", random.Random(SEED)
     arguments = {
         "job": "archive",
         "master": victim.master,
-        "nameserver": broker.nameserver,
+        "nameserver": nameserver,
         "topic": "killed",
         "to": str(root),
         "format": table_format,
     }
-    sender = Sender(broker.nameserver, "killed", SEED, per_s=100)
+    sender = Sender(nameserver, "killed", SEED, per_s=100)
     try:
         with SparkDriver(DRIVER, arguments, tmp_path / "driver.log") as driver:
             for _ in range(KILLS):
@@ -73,7 +78,12 @@ def test_a_killed_archive_loses_and_repeats_nothing(tmp_path: Path, broker: Skyr
         sender.stop()
     found = rows(root)
     output = Counter(Row(row["topic"], row["broker"], row["queueId"], row["queueOffset"], row["body"]) for row in found)
-    check_once(output, sender, topic_content(broker.nameserver, "killed"))
+    check_once(output, sender, topic_content(nameserver, "killed"))
+
+
+def test_a_killed_archive_of_a_topic_at_apaches_broker_loses_and_repeats_nothing(tmp_path: Path, apache: Cluster):
+    create(apache.nameserver, "killed", QUEUES)
+    check_killed_archive(tmp_path, apache.nameserver, "parquet", driver_victim())
 
 
 def test_a_killed_broker_costs_an_archive_no_message(tmp_path: Path, spark: SparkSession, broker: Skyrocket):

@@ -16,10 +16,10 @@ from skyrocket.cli.main import app
 from skyrocket.client.queues import Queue
 from skyrocket.client.sync import Message, Producer
 from skyrocket.pipelines import ChangeSpec, TableOptions, maintain_table
-from skyrocket.pipelines.errors import ArgumentError, TargetError
+from skyrocket.pipelines.errors import ArgumentError, MissingMessagesError, TargetError
 from skyrocket.pipelines.progress import JobProgress
 from tests.spark.conftest import Cluster
-from tests.support.pipelines.archives import create
+from tests.support.pipelines.archives import create, create_again
 from tests.support.pipelines.table_targets import Place, delta_place, iceberg_place, postgresql_place
 from tests.support.processes.postgres_server import postgres_server
 from tests.support.waiting import wait_until
@@ -74,6 +74,20 @@ def test_a_topic_becomes_a_table_and_follows_its_changes(spark: SparkSession, ou
     send(ours, topic, [{"id": "k0", "v": 5000, "op": "delete"}, {"id": "k1", "v": 1, "name": "late"}])
     last = maintain_table(spark, wanted, place.to, **given)
     assert (last.counts.applied, last.counts.late, place.state()["k0"]) == (1, 1, (5000, None))
+
+
+def test_a_topic_that_was_created_again_and_has_grown_past_the_table_is_refused(
+    spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path
+):
+    create(ours.nameserver, topic)
+    place, wanted = delta_place(tmp_path / "table"), TableOptions(topic, SPEC)
+    send(ours, topic, [{"id": "a", "v": 1, "name": "old"}])
+    maintain_table(spark, wanted, place.to, cluster=named(ours))
+    create_again(ours.nameserver, topic)
+    send(ours, topic, [{"id": "b", "v": 1, "name": "new"}, {"id": "b", "v": 2, "name": "new"}])
+    with pytest.raises(MissingMessagesError, match="the topic was deleted and created again, or this is another cluster"):
+        maintain_table(spark, wanted, place.to, cluster=named(ours))
+    assert place.state() == {"a": (1, "old")}
 
 
 def test_a_job_that_follows_takes_new_changes_until_it_is_stopped(spark: SparkSession, ours: Cluster, topic: str, place: Place):

@@ -6,11 +6,15 @@ import shutil
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from skyrocket.pipelines import archive_topics, verify_archive, verify_replica, verify_stores
+from skyrocket.pipelines.archive.archive_folder import RECORDS_KEPT
+from skyrocket.pipelines.archive.batch_record import LostMessages, append_record
+from skyrocket.pipelines.archive.job import open_table
 from skyrocket.pipelines.archive.reading import archive_files
 from skyrocket.store.offline.verify import VerifyCounts, verify
 from tests.spark.conftest import Cluster
@@ -113,6 +117,56 @@ def test_an_archive_is_compared_with_its_topic(spark: SparkSession, cluster: Clu
     assert problems[0].endswith("offset 9 is missing.")
     assert problems[1].startswith(f"Offset 7 of {topic}, queue 0 at {cluster.broker_name}: the bodies' checksums are ")
     assert problems[2] == f"Offset 9 of {topic}, queue 0 at {cluster.broker_name} is in the topic and not in the archive."
+
+
+@pytest.mark.parametrize("which", ["the first file", "all files"])
+def test_deleted_files_are_missing_messages(spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path, which: str):
+    """What is left in the archive does not decide what should be there."""
+    named, root = {"nameserver": ours.nameserver}, tmp_path / "a"
+    create(ours.nameserver, topic)
+    for first in (0, 40):
+        fill(ours.nameserver, topic, ours.broker_name, 40, first=first)
+        archive_topics(spark, [topic], root, cluster=named)
+    files = sorted(archive_files(root))
+    for path in files if which == "all files" else [path for path in files if "-0-00000000000000000000-" in path]:
+        Path(path).unlink()
+    result = verify_archive(spark, root, cluster=named)
+    queue = f"queue 0 of {topic} at {ours.broker_name}"
+    missing = [problem for problem in result.problems if problem.endswith("are missing.")]
+    expected = [f"{queue}: offsets 0 to {39 if which == 'all files' else 19} are missing."]
+    if which == "all files":
+        expected.append(f"{queue.replace('queue 0', 'queue 1')}: offsets 0 to 39 are missing.")
+    assert (missing, result.remarks) == (expected, [])
+
+
+def test_a_gap_that_was_accepted_stays_a_remark(spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path):
+    """Records of old batches are deleted; what was lost before them is still known."""
+    named, root = {"nameserver": ours.nameserver}, tmp_path / "a"
+    create(ours.nameserver, topic, 1)
+    fill(ours.nameserver, topic, ours.broker_name, 10, 1)
+    archive_topics(spark, [topic], root, cluster=named)
+    forget_messages(root, topic, ours.broker_name, archived=4)
+    for first in range(10, 10 + RECORDS_KEPT + 1):
+        fill(ours.nameserver, topic, ours.broker_name, 1, 1, first)
+        archive_topics(spark, [topic], root, cluster=named)
+    result = verify_archive(spark, root, cluster=named)
+    queue = f"queue 0 of {topic} at {ours.broker_name}"
+    assert f"{queue}: offsets 4 to 9 were deleted before they were archived (--skip-missing)." in result.remarks
+    assert [problem for problem in result.problems if "missing" in problem] == []
+
+
+def forget_messages(root: Path, topic: str, broker: str, archived: int) -> None:
+    """Make an archive what it would be if messages from offset `archived` on had been deleted before a run came."""
+    table = open_table(root)
+    last = table.last()
+    assert last is not None
+    count = 0
+    for path in archive_files(root):
+        found = pq.ParquetFile(path).read()
+        count += found.num_rows
+        pq.write_table(found.filter(pc.less(found["queueOffset"], archived)), path)
+    lost = LostMessages(topic=topic, broker=broker, queue_id=0, start=archived, stop=count)
+    table.folder.write_record(append_record(last.archive_id, 2, last.progress, [], [lost], before=last))
 
 
 def change_rows(path: str, body_of: int, without: int) -> None:

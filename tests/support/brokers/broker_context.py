@@ -68,6 +68,7 @@ def a_context(
         "deferred_sends": DeferredSends(saver, router),
         "answers": ConfirmedAnswers(store.horizon, now_ms or wall_ms),
         "offsets": ConsumerOffsets(wall_ms),
+        "offsets_saved": partial(asyncio.sleep, 0),
         "clients": ClientTable(),
         "locks": QueueLockTable(),
         "delay_progress": DelayLevelProgress(lambda: store.horizon.confirmed, wall_ms),

@@ -13,6 +13,7 @@ from skyrocket.pipelines.archive.layout import parse_partition
 from skyrocket.pipelines.archive.reading import archive_files
 from skyrocket.pipelines.replay.origin import user_properties
 from skyrocket.protocol.message.properties import SHARDING_KEY
+from tests.support.waiting import wait_until
 
 Row = dict[str, Any]
 TAGS = ("paid", "sent", "")
@@ -21,6 +22,24 @@ TAGS = ("paid", "sent", "")
 def create(nameserver: str, topic: str, queues: int = 2) -> None:
     with Admin(nameserver) as admin:
         admin.topics.create(topic, queues=queues)
+
+
+def create_again(nameserver: str, topic: str, queues: int = 2) -> None:
+    """Delete a topic with its messages, and create it again: its offsets begin at 0."""
+    with Admin(nameserver) as admin:
+        admin.topics.delete(topic)
+    create(nameserver, topic, queues)
+    await_ends(nameserver, topic, 0)
+
+
+def await_ends(nameserver: str, topic: str, total: int) -> None:
+    """Wait until the queues show so many messages together: Apache's broker builds them after it has answered a send."""
+
+    def shown() -> int:
+        with Admin(nameserver) as admin:
+            return sum(row.end_offset for row in admin.topics.status(topic).queues)
+
+    wait_until(lambda: shown() == total, f"{total} messages in {topic}")
 
 
 def fill(nameserver: str, topic: str, broker: str, count: int, queues: int = 2, first: int = 0) -> None:

@@ -46,6 +46,7 @@ class ListFeed:
     tasks: int = 1
     limits: list[int] | None = None  # where each queue ends now
     firsts: list[int] | None = None  # where each queue begins now
+    prefix: str = "id"  # of the messages' ids
     properties: dict[bytes, dict[str, str]] = field(default_factory=dict)
 
     def bounds(self) -> dict[Queue, QueueBounds]:
@@ -63,7 +64,7 @@ class ListFeed:
                     "broker": [part.queue.broker_name] * len(bodies),
                     "queueId": pa.array([part.queue.queue_id] * len(bodies), pa.int32()),
                     "queueOffset": pa.array(offsets, pa.int64()),
-                    "msgId": [f"id-{part.queue.queue_id}-{offset}" for offset in offsets],
+                    "msgId": [f"{self.prefix}-{part.queue.queue_id}-{offset}" for offset in offsets],
                     "keys": pa.array([[]] * len(bodies), pa.list_(pa.string())),
                     "properties": pa.array(
                         [list(self.properties.get(each, {}).items()) for each in bodies], pa.map_(pa.string(), pa.string())

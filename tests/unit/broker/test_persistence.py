@@ -96,6 +96,32 @@ async def test_unchanged_offsets_are_not_written():
     assert Tables(disk.copy()).offsets.query("billing", "orders", 0) == 8
 
 
+async def test_offsets_that_somebody_waits_for_are_on_disk_whoever_saves_meanwhile():
+    disk = SimulatedDisk()
+    tables = Tables(disk)
+    tables.offsets.commit("billing", "orders", 0, 7)
+    first = asyncio.ensure_future(tables.persistence.progress_saved())
+    await asyncio.sleep(0)
+    tables.offsets.reset("billing", "orders", 0, 3)
+    before = disk.counts["replace"]
+    await asyncio.gather(*(tables.persistence.progress_saved() for _ in range(50)))
+    assert Tables(disk.copy()).offsets.query("billing", "orders", 0) == 3
+    assert disk.counts["replace"] - before <= 4, "a save is shared, not repeated for each who waits"
+    await first
+
+
+async def test_offsets_that_cannot_be_saved_are_an_error_and_saved_later():
+    disk = SimulatedDisk()
+    tables = Tables(disk)
+    disk.fail("replace", number=errno.ENOSPC, lasting=True)
+    tables.offsets.reset("billing", "orders", 0, 3)
+    with pytest.raises(StoreError):
+        await tables.persistence.progress_saved()
+    disk.heal()
+    await tables.persistence.progress_saved()
+    assert Tables(disk.copy()).offsets.query("billing", "orders", 0) == 3
+
+
 async def test_damaged_file_is_reported_and_its_backup_is_loaded():
     disk = SimulatedDisk()
     tables = Tables(disk)

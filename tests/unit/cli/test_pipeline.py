@@ -129,6 +129,7 @@ def test_the_page_of_jobs_has_each_of_them(name: str):
         (["archive", "orders", "--to", "iceberg:/tmp/x", "--format", "delta"], "--to says iceberg, and --format delta."),
         (["archive", "orders", "--to", "/tmp/x", "--compression", "rar"], "The compression is 'rar'. It must be one of lz4"),
         (["archive", "orders", "--to", "/tmp/x", "--batch-messages", "0"], "A batch has 0 messages. It must have at least 1."),
+        (["archive", "orders", "--to", "/tmp/x", "--compact-every", "60"], "--compact-every merges files while the job follows"),
         (["archive", "orders", "--to", "/tmp/x", "--conf", "spark"], "--conf is key=value, not 'spark'."),
         (["archive", "orders", "--to", "/tmp/x", "--master", "foo"], "--master is 'foo'. It must be local[*], spark://HOST:PORT"),
         (["archive", "orders", "--to", "/tmp/x", "--access-key", "a"], "--secret-key is missing."),

@@ -1,6 +1,7 @@
 """Reset a group's offsets to a time or an offset: 222.
 
-The broker resets the offsets itself, as Apache's does since 5.0 (`useServerSideResetOffset`). The new offsets count at once.
+The broker resets the offsets itself, as Apache's does since 5.0 (`useServerSideResetOffset`). The new offsets count at once, and
+are on disk before the answer: a drain relies on it. (Apache's broker forgets them if it is killed before its next save.)
 The next pull of each queue is answered with the offset to continue from. The group's consumers need not be connected.
 """
 
@@ -21,6 +22,7 @@ from skyrocket.protocol.responses import ResponseCode
 class ResetOffsetHandlers:
     def __init__(self, context: BrokerContext) -> None:
         self._offsets = context.offsets
+        self._offsets_saved = context.offsets_saved
         self._topics = context.topics
         self._groups = context.groups
         self._store = context.store
@@ -29,13 +31,14 @@ class ResetOffsetHandlers:
     def register(self, router: Router) -> None:
         router.add(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, self.reset)
 
-    def reset(self, command: Command, _connection: Connection) -> Command:
+    async def reset(self, command: Command, _connection: Connection) -> Command:
         header = command.header(ResetOffsetRequestHeader)
         topic = self._topics.require(header.topic)
         self._groups.require(header.group)
         offsets = self._new_offsets(header, topic)
         for queue_id, offset in offsets.items():
             self._offsets.reset(header.group, header.topic, queue_id, offset)
+        await self._offsets_saved()
         name = self._settings().broker_name
         table = {MessageQueue(header.topic, name, queue_id): offset for queue_id, offset in offsets.items()}
         return command.response(ResponseCode.SUCCESS, body=encode(ResetOffsetBody(offset_table=table)))

@@ -14,7 +14,7 @@ from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, drift
 from skyrocket.pipelines.progress import ProgressHistory, record_progress
 
 if TYPE_CHECKING:
-    from skyrocket.pipelines.archive.job import ArchiveSummary
+    from skyrocket.pipelines.archive.summary import ArchiveSummary
     from skyrocket.pipelines.json_columns.json_schema import JsonColumns
 
 
@@ -41,6 +41,10 @@ def archive(
     follow: Annotated[bool, typer.Option("--follow", help="Continue with new messages until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option(metavar="SECONDS", help="With --follow: how often to look.", min=0.1)] = 10.0,
     compact: Annotated[bool, typer.Option("--compact", help="Merge small files in the end.")] = False,
+    compact_every: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="With --follow: how often to merge small files of past hours.", min=0.1),
+    ] = None,
     skip_missing: Annotated[
         bool, typer.Option("--skip-missing", help="Go on if messages were deleted before they were archived.")
     ] = False,
@@ -53,10 +57,12 @@ def archive(
     history = ProgressHistory()
     to, table_format = _split_target(to, table_format)
     given: dict[str, Any] = {"cluster": options.cluster, "table_format": table_format, "skip_missing": skip_missing}
+    if compact_every is not None and not follow:
+        refuse("--compact-every merges files while the job follows its topics, and --follow is missing. Use --compact.")
     job.check_arguments(topics, to, table_format, compression, batch_messages)
     if dry_run:
         summary, _ = job.plan_archive(topics, to, **given)
-        return JobResult(_document(summary), _table(summary, "WOULD ARCHIVE"), lambda: _page(options, summary, history))
+        return JobResult(_document(summary), _planned_text(summary), lambda: _page(options, summary, history))
     job.check_topics(topics, options.cluster)
     columns: JsonColumns | Literal["infer"] | None = job.INFER if json_columns else None
     if schema is not None:
@@ -74,6 +80,7 @@ def archive(
                 compact=compact,
                 follow=follow,
                 every_s=every,
+                compact_every_s=compact_every,
                 stop=stop,
                 on_progress=record_progress(history, options.on_progress),
                 **given,
@@ -110,11 +117,15 @@ def _document(summary: ArchiveSummary) -> dict[str, Any]:
         "planned": summary.planned,
         "messages": summary.messages,
         "mergedFiles": summary.merged,
+        "isCompactionPutOff": summary.is_put_off,
         "topics": {
             topic: {"messages": counts.messages, "files": counts.files, "bytes": counts.size_bytes}
             for topic, counts in sorted(summary.topics.items())
         },
         "lost": summary.lost,
+        "waitedSeconds": summary.waited_ms // 1000,
+        "reservedSeconds": None if summary.reserved_ms is None else summary.reserved_ms // 1000,
+        "isLate": summary.is_late,
         **_json_document(summary),
     }
 
@@ -132,10 +143,22 @@ def _table(summary: ArchiveSummary, head: str) -> str:
     return format_table(("TOPIC", head, "FILES", "BYTES"), rows, "Nothing new: the archive has every message.")
 
 
+def _planned_text(summary: ArchiveSummary) -> str:
+    return "\n".join([_table(summary, "WOULD ARCHIVE"), *_late_lines(summary)])
+
+
+def _late_lines(summary: ArchiveSummary) -> list[str]:
+    from skyrocket.pipelines.archive.summary import expiry_sentences  # noqa: PLC0415
+
+    return [" ".join(expiry_sentences(summary.waited_ms, summary.reserved_ms))] if summary.is_late else []
+
+
 def _text(summary: ArchiveSummary) -> str:
-    lines = [_table(summary, "ARCHIVED")]
+    lines = [_table(summary, "ARCHIVED"), *_late_lines(summary)]
     if summary.merged:
         lines.append(f"{summary.merged} small files were merged.")
+    if summary.is_put_off:
+        lines.append("Small files were not merged: a job reads the archive. The next --compact does it.")
     lines += [
         f"Deleted before archived: {lost.topic}, queue {lost.queue_id} at {lost.broker}, offsets {lost.start} to {lost.stop}."
         for lost in summary.lost

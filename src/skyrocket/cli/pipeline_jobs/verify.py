@@ -33,7 +33,7 @@ def verify(
 
 def _check(stores: list[Path], replica: Path | None, archive: Path | None, topics: list[str]) -> None:
     """Refuse what cannot work, before Spark starts."""
-    from skyrocket.pipelines.verify.archive_check import archived_offsets  # noqa: PLC0415 — `--help` needs no Spark
+    from skyrocket.pipelines.verify.archive_check import read_archived_offsets  # noqa: PLC0415 — `--help` needs no Spark
     from skyrocket.pipelines.verify.store_check import require_stores  # noqa: PLC0415
 
     if replica is not None and (len(stores) != 1 or archive is not None):
@@ -44,7 +44,7 @@ def _check(stores: list[Path], replica: Path | None, archive: Path | None, topic
         refuse("--only-topic chooses topics of an archive, and --archive is missing.")
     require_stores([*stores, *([] if replica is None else [replica])])
     if archive is not None:
-        archived_offsets(archive.absolute(), topics)
+        read_archived_offsets(archive.absolute(), topics)
 
 
 def _verify(

@@ -16,7 +16,7 @@ import msgspec
 
 from skyrocket.durable_file import make_directory, read_file, replace_file, sync_directory
 from skyrocket.pipelines.archive.batch_record import AddedFile, BatchRecord, decode_record, encode_record
-from skyrocket.pipelines.archive.layout import BATCHES, DESCRIPTION, LOCK, OWN_FOLDER, STAGED, batch_file
+from skyrocket.pipelines.archive.layout import BATCHES, DESCRIPTION, LOCK, OWN_FOLDER, READERS, STAGED, batch_file
 from skyrocket.pipelines.errors import ArchiveError
 from skyrocket.pipelines.file_lock import take_lock
 from skyrocket.pipelines.json_columns.json_schema import JsonColumns
@@ -26,6 +26,7 @@ FORMATS: Final = ("parquet", "delta", "iceberg")
 VERSION: Final = 1  # of the layout
 RECORD_BYTES_MAX: Final = 256 * 1024 * 1024
 RECORDS_KEPT: Final = 3
+READERS_WAIT_S: Final = 60.0  # for a compaction to delete its files: that takes a moment
 
 
 class ArchiveDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +49,35 @@ def archive_lock(root: Path, wait_s: float = 0.0) -> Iterator[None]:
         if not take_lock(descriptor, wait_s):
             raise ArchiveError(f"Another job is writing to the archive {root}. Wait until it has ended.")
         yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def keep_files(root: Path) -> Iterator[None]:
+    """Keep the files that are published now from being deleted by a compaction. Spark reads them later than it lists them.
+
+    Any number of readers do so at the same time. A folder that cannot be written to is read without.
+    """
+    try:
+        descriptor = os.open(root / READERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError:
+        yield
+        return
+    try:
+        if not take_lock(descriptor, READERS_WAIT_S, shared=True):
+            raise ArchiveError(f"A compaction of the archive {root} does not end. Start the job again.")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def keep_readers_out(root: Path) -> Iterator[bool]:
+    """Yield whether no job reads the archive. If so, none begins to until this ends."""
+    descriptor = os.open(root / READERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        yield take_lock(descriptor)
     finally:
         os.close(descriptor)
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from skyrocket.client.queues import Queue
+from skyrocket.pipelines.archive.last_messages import LastMessage, replace_messages
 from skyrocket.pipelines.archive.layout import file_path, merged_path
 from skyrocket.pipelines.errors import ArchiveError
 from skyrocket.spark.errors import OffsetsError
@@ -19,6 +20,7 @@ from skyrocket.spark.options.offset_json import OffsetsJson, offsets_json, parse
 
 APPEND: Final = "append"
 COMPACT: Final = "compact"
+GAPS_MAX: Final = 10_000  # that a record keeps; the first ones are forgotten then
 
 
 class StagedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +39,11 @@ class StagedFile(msgspec.Struct, frozen=True, kw_only=True):
     last_ms: int
     bad_bodies: int = 0  # since the task's file before this one; with JSON columns only
     drift: str = "{}"  # JSON: how often fields left their columns, since then
+    last_id: str = ""  # of the message with the last offset
+
+    @property
+    def queue(self) -> Queue:
+        return Queue(self.topic, self.broker, self.queue_id)
 
 
 class AddedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +66,10 @@ class LostMessages(msgspec.Struct, frozen=True, kw_only=True):
     start: int
     stop: int
 
+    @property
+    def queue(self) -> Queue:
+        return Queue(self.topic, self.broker, self.queue_id)
+
 
 class BatchRecord(msgspec.Struct, frozen=True, kw_only=True):
     archive_id: str
@@ -67,35 +78,101 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True):
     offsets: OffsetsJson  # of every queue that was ever archived: one past its last archived message
     added: list[AddedFile] = []
     removed: list[str] = []
-    lost: list[LostMessages] = []
+    lost: list[LostMessages] = []  # before this batch, since the one before it
+    # What all batches so far have in common. Records of old batches are deleted, so each record has all of it.
+    begins: OffsetsJson = {}  # the first archived offset of each queue; without queues that older programs archived
+    last_messages: list[LastMessage] = []
+    gaps: list[LostMessages] = []  # all that was ever lost, in order
 
     @property
     def progress(self) -> dict[Queue, int]:
+        return self._parse(self.offsets)
+
+    @property
+    def first_offsets(self) -> dict[Queue, int]:
+        return self._parse(self.begins)
+
+    def _parse(self, offsets: OffsetsJson) -> dict[Queue, int]:
         try:
-            return parse_offsets_json(self.offsets)
+            return parse_offsets_json(offsets)
         except OffsetsError as error:
             raise ArchiveError(f"Batch {self.batch} of the archive has been edited: {error}") from error
 
 
 def append_record(
-    archive_id: str, batch: int, offsets: Mapping[Queue, int], files: Sequence[StagedFile], lost: Sequence[LostMessages] = ()
+    archive_id: str,
+    batch: int,
+    offsets: Mapping[Queue, int],
+    files: Sequence[StagedFile],
+    lost: Sequence[LostMessages] = (),
+    *,
+    starts: Mapping[Queue, int] | None = None,
+    before: BatchRecord | None = None,
 ) -> BatchRecord:
+    """Return the record of a batch that adds files. `starts` are the batch's first offsets, `before` is the last record."""
+    known = {} if before is None else before.progress
+    begins = {} if before is None else before.first_offsets
+    begins |= {queue: start for queue, start in (starts or {}).items() if queue not in known}
     added = [
         _added(file, file_path(file.topic, file.hour, batch, file.broker, file.queue_id, file.start, file.name)) for file in files
     ]
     added.sort(key=lambda file: file.path)
     return BatchRecord(
-        archive_id=archive_id, batch=batch, kind=APPEND, offsets=offsets_json(offsets), added=added, lost=list(lost)
+        archive_id=archive_id,
+        batch=batch,
+        kind=APPEND,
+        offsets=offsets_json(offsets),
+        added=added,
+        lost=list(lost),
+        begins=offsets_json(begins),
+        last_messages=replace_messages([] if before is None else before.last_messages, _last_messages(files)),
+        gaps=merge_gaps([] if before is None else before.gaps, lost),
     )
 
 
 def compact_record(
-    archive_id: str, batch: int, offsets: Mapping[Queue, int], files: Sequence[StagedFile], removed: Sequence[str]
+    archive_id: str,
+    batch: int,
+    offsets: Mapping[Queue, int],
+    files: Sequence[StagedFile],
+    removed: Sequence[str],
+    before: BatchRecord | None = None,
 ) -> BatchRecord:
     added = [_added(file, merged_path(file.topic, file.hour, batch, file.name)) for file in files]
     return BatchRecord(
-        archive_id=archive_id, batch=batch, kind=COMPACT, offsets=offsets_json(offsets), added=added, removed=list(removed)
+        archive_id=archive_id,
+        batch=batch,
+        kind=COMPACT,
+        offsets=offsets_json(offsets),
+        added=added,
+        removed=list(removed),
+        begins={} if before is None else before.begins,
+        last_messages=[] if before is None else before.last_messages,
+        gaps=[] if before is None else before.gaps,
     )
+
+
+def _last_messages(files: Sequence[StagedFile]) -> list[LastMessage]:
+    """Return the last message of each queue that these files have."""
+    last: dict[Queue, StagedFile] = {}
+    for file in sorted(files, key=lambda file: file.stop):
+        if file.last_id:
+            last[file.queue] = file
+    return [
+        LastMessage(topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id, offset=file.stop - 1, id=file.last_id)
+        for queue, file in last.items()
+    ]
+
+
+def merge_gaps(known: Sequence[LostMessages], more: Sequence[LostMessages], most: int = GAPS_MAX) -> list[LostMessages]:
+    """Return all gaps in the order of queues and offsets; those that touch become one. Of too many, the first ones go."""
+    found: list[LostMessages] = []
+    for gap in sorted((*known, *more), key=lambda gap: (gap.queue, gap.start)):
+        if found and found[-1].queue == gap.queue and found[-1].stop >= gap.start:
+            found[-1] = msgspec.structs.replace(found[-1], stop=max(found[-1].stop, gap.stop))
+        else:
+            found.append(gap)
+    return found[-most:]
 
 
 def _added(file: StagedFile, path: str) -> AddedFile:

@@ -42,7 +42,7 @@ class CommittedTable(ABC):
     def _create(self) -> None: ...
 
     @abstractmethod
-    def _committed(self, handle: Any) -> int:
+    def _read_committed(self, handle: Any) -> int:
         """Return the number of the last committed batch; 0 if there is none."""
 
     @abstractmethod
@@ -55,14 +55,14 @@ class CommittedTable(ABC):
 
     def last(self) -> BatchRecord | None:
         handle = self._open()
-        batch = 0 if handle is None else self._committed(handle)
+        batch = 0 if handle is None else self._read_committed(handle)
         return self.folder.read_record(batch) if batch else None
 
     def recover(self) -> None:
         """Create the table if it is new, and remove files of batches that were not committed. Needs the lock."""
         if self._open() is None:
             self._create()
-        committed = self._committed(self._open())
+        committed = self._read_committed(self._open())
         for batch in self.folder.record_numbers():
             if batch > committed:
                 self.folder.delete(file.path for file in self.folder.read_record(batch).added)
@@ -75,7 +75,7 @@ class CommittedTable(ABC):
         self.folder.write_record(record)
         self.folder.move_into_place(record.added)
         handle = self._open()
-        committed = self._committed(handle)
+        committed = self._read_committed(handle)
         if committed != record.batch - 1:
             raise ArchiveError(
                 f"The {self.kind} {self.folder.root} has batch {committed} of this archive, not {record.batch - 1}: another job "

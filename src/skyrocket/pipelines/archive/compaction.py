@@ -32,11 +32,14 @@ class SizedFile(NamedTuple):
     size_bytes: int
 
 
-def plan_merges(files: Iterable[SizedFile], small: int = SMALL_BYTES, target: int = TARGET_BYTES) -> list[list[str]]:
-    """Return groups of two or more small files of one folder that become one file each."""
+def plan_merges(
+    files: Iterable[SizedFile], small: int = SMALL_BYTES, target: int = TARGET_BYTES, before: str | None = None
+) -> list[list[str]]:
+    """Return groups of two or more small files of one folder that become one file each; only of hours before `before`."""
     by_folder: dict[str, list[SizedFile]] = {}
     for file in sorted(files):
-        if file.size_bytes < small and parse_partition(file.path) is not None:
+        place = parse_partition(file.path)
+        if file.size_bytes < small and place is not None and (before is None or place[1] < before):
             by_folder.setdefault(file.path.rpartition("/")[0], []).append(file)
     groups: list[list[str]] = []
     for folder in by_folder.values():

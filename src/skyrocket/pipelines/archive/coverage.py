@@ -5,7 +5,7 @@ Spark counts each queue. An offset that is missing or there twice is looked for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -69,21 +69,32 @@ def covers(found: QueueRows | None, wanted: QueueBounds) -> bool:
     return found == (count, count, wanted.first, wanted.last - 1)
 
 
-def find_problems(frame: DataFrame, wanted: Mapping[Queue, QueueBounds]) -> list[OffsetProblem]:
-    """Return what is wrong with the files: nothing, if they have each offset of each range exactly once, and nothing else."""
-    found = count_rows(frame)
+def find_problems(
+    frame: DataFrame,
+    wanted: Mapping[Queue, QueueBounds],
+    gaps: Mapping[Queue, Sequence[QueueBounds]] | None = None,
+    counted: Mapping[Queue, QueueRows] | None = None,
+) -> list[OffsetProblem]:
+    """Return what is wrong with the files: nothing, if they have each offset of each range exactly once, and nothing else.
+
+    Offsets within `gaps` may be missing. `counted` is what `count_rows` has returned, if the caller has it.
+    """
+    found = count_rows(frame) if counted is None else counted
     problems: list[OffsetProblem] = []
     for queue in sorted({*wanted, *found}):
         bounds = wanted.get(queue, QueueBounds(0, 0))
         if covers(found.get(queue), bounds):
             continue
         rows = frame.where(_is_of(queue)).select("queueOffset").sort("queueOffset").toLocalIterator()
-        problems += islice(compare_offsets(queue, bounds, (row[0] for row in rows)), PROBLEMS_MAX)
+        compared = compare_offsets(queue, bounds, (row[0] for row in rows), (gaps or {}).get(queue, ()))
+        problems += islice(compared, PROBLEMS_MAX)
     return problems
 
 
-def compare_offsets(queue: Queue, wanted: QueueBounds, offsets: Iterable[int]) -> Iterator[OffsetProblem]:
-    """Compare sorted offsets with the range that they should fill. Pure."""
+def compare_offsets(
+    queue: Queue, wanted: QueueBounds, offsets: Iterable[int], gaps: Sequence[QueueBounds] = ()
+) -> Iterator[OffsetProblem]:
+    """Compare sorted offsets with the range that they should fill, but for its gaps, which are sorted. Pure."""
     expected, last = wanted.first, -1
     for offset in offsets:
         if offset == last:
@@ -92,11 +103,23 @@ def compare_offsets(queue: Queue, wanted: QueueBounds, offsets: Iterable[int]) -
             yield OffsetProblem(queue, offset, offset + 1, BEYOND)
         else:
             if offset > expected:
-                yield OffsetProblem(queue, expected, offset, MISSING)
+                yield from _missing(queue, expected, offset, gaps)
             expected = offset + 1
         last = offset
     if expected < wanted.last:
-        yield OffsetProblem(queue, expected, wanted.last, MISSING)
+        yield from _missing(queue, expected, wanted.last, gaps)
+
+
+def _missing(queue: Queue, start: int, stop: int, gaps: Sequence[QueueBounds]) -> Iterator[OffsetProblem]:
+    """Yield what of a range is in no gap."""
+    for gap in gaps:
+        if gap.last <= start or gap.first >= stop:
+            continue
+        if start < gap.first:
+            yield OffsetProblem(queue, start, gap.first, MISSING)
+        start = gap.last
+    if start < stop:
+        yield OffsetProblem(queue, start, stop, MISSING)
 
 
 def _is_of(queue: Queue) -> str:

@@ -50,7 +50,7 @@ class DeltaArchive(CommittedTable):
             name="skyrocket archive",
         )
 
-    def _committed(self, handle: DeltaTable) -> int:
+    def _read_committed(self, handle: DeltaTable) -> int:
         return handle.transaction_version(self.folder.id) or 0
 
     def _commit(self, handle: DeltaTable, record: BatchRecord) -> None:
@@ -71,9 +71,10 @@ class DeltaArchive(CommittedTable):
         partition = {"topic": file.topic, "hour": file.hour}
         return AddAction(file.path, file.size_bytes, partition, now_ms, True, json.dumps(file_statistics(file)))
 
-    def compact(self) -> dict[str, int]:
-        """Merge small files. Return how many files went and came."""
-        found = self._delta.DeltaTable(str(self.folder.root)).optimize.compact()
+    def compact(self, before: str | None = None) -> dict[str, int]:
+        """Merge small files, only of hours before `before`. Return how many files went and came."""
+        filters = None if before is None else [("hour", "<", before)]
+        found = self._delta.DeltaTable(str(self.folder.root)).optimize.compact(partition_filters=filters)
         return {"removed": int(found["numFilesRemoved"]), "added": int(found["numFilesAdded"])}
 
     def files(self) -> list[str]:

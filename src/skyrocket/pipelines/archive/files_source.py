@@ -48,6 +48,7 @@ FILE_ROW: Final = StructType(
         StructField("lastMs", LongType()),
         StructField("badBodies", LongType()),
         StructField("drift", StringType()),
+        StructField("lastId", StringType()),
     ]
 )
 

@@ -89,11 +89,15 @@ class _HourFile:
         self.writer = writer
         self.start = self.first_us = 2**63 - 1
         self.stop = self.last_us = 0
+        self.last_id = ""
 
     def add(self, batch: Any) -> None:
         offsets = batch.column("queueOffset").to_numpy()
         times = batch.column("storeTimestamp").cast(pa.int64()).to_numpy()
-        self.start, self.stop = min(self.start, int(offsets.min())), max(self.stop, int(offsets.max()) + 1)
+        last = int(offsets.argmax())
+        if int(offsets[last]) >= self.stop:
+            self.last_id = batch.column("msgId")[last].as_py()
+        self.start, self.stop = min(self.start, int(offsets.min())), max(self.stop, int(offsets[last]) + 1)
         self.first_us, self.last_us = min(self.first_us, int(times.min())), max(self.last_us, int(times.max()))
         self.writer.add(batch)
 
@@ -143,6 +147,7 @@ class HourlyFiles:
             size_bytes=size_bytes,
             first_ms=file.first_us // 1000,
             last_ms=file.last_us // 1000,
+            last_id=file.last_id,
         )
 
 

@@ -38,7 +38,7 @@ class IcebergArchive(CommittedTable):
             for name in PARTITIONS:
                 spec.add_identity(name)
 
-    def _committed(self, handle: Any) -> int:
+    def _read_committed(self, handle: Any) -> int:
         return int(handle.properties.get(BATCH, "0"))
 
     def _commit(self, handle: Any, record: BatchRecord) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
@@ -20,10 +20,8 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from skyrocket.client.queues import Queue
-from skyrocket.pipelines.archive.archive_folder import FORMATS, ArchiveFolder, TableFormat, archive_lock
+from skyrocket.pipelines.archive.archive_folder import FORMATS, ArchiveFolder, TableFormat, archive_lock, keep_readers_out
 from skyrocket.pipelines.archive.batch_record import (
-    AddedFile,
-    BatchRecord,
     LostMessages,
     StagedFile,
     append_record,
@@ -42,14 +40,26 @@ from skyrocket.pipelines.archive.files_source import (
     encode_plan,
 )
 from skyrocket.pipelines.archive.iceberg_table import IcebergArchive
+from skyrocket.pipelines.archive.layout import HOUR_MS, hour_text
 from skyrocket.pipelines.archive.parquet_table import ParquetTable
-from skyrocket.pipelines.archive.plan import QueueBounds, RunPlan, is_pattern, next_batch, plan_run, plan_tasks, select_topics
+from skyrocket.pipelines.archive.plan import (
+    ARCHIVE_WORDS,
+    QueueBounds,
+    RunPlan,
+    is_pattern,
+    next_batch,
+    plan_run,
+    plan_tasks,
+    select_topics,
+)
+from skyrocket.pipelines.archive.single_messages import ask_reserved_ms, check_last_messages, read_waited_ms
+from skyrocket.pipelines.archive.summary import ArchiveSummary, TopicCounts
 from skyrocket.pipelines.clusters import parallel_tasks, parse_cluster, require_queues
 from skyrocket.pipelines.errors import ArchiveError, ArgumentError
-from skyrocket.pipelines.json_columns.drift import DriftCounter
 from skyrocket.pipelines.json_columns.json_schema import JsonColumns
 from skyrocket.pipelines.json_columns.sample import infer_from_messages, read_messages, sample_parts, take_sample
 from skyrocket.pipelines.progress import JobProgress, OnProgress, ignore_progress
+from skyrocket.pipelines.task_progress import share_of, watching_tasks
 from skyrocket.spark.cluster.cluster_client import ClusterClient
 
 INFER: Final = "infer"  # typed columns of JSON bodies: those that the newest messages have
@@ -59,49 +69,6 @@ TASK_MESSAGES_MAX: Final = 1_000_000
 TASKS_MAX: Final = 10_000
 LOCK_WAIT_S: Final = 5.0  # for a reader that finishes an interrupted batch
 FOLLOW_S: Final = 10.0  # between two looks at the queues
-
-
-@dataclass
-class TopicCounts:
-    messages: int = 0
-    files: int = 0
-    size_bytes: int = 0
-
-    def add(self, file: AddedFile) -> None:
-        self.messages += file.rows
-        self.files += 1
-        self.size_bytes += file.size_bytes
-
-
-@dataclass
-class ArchiveSummary:
-    """What a run did."""
-
-    folder: str
-    format: str
-    archive_id: str
-    batches: int = 0  # published in this run
-    last_batch: int = 0  # of the archive
-    planned: int = 0  # messages that a dry run would archive
-    topics: dict[str, TopicCounts] = field(default_factory=dict)
-    hours: dict[str, TopicCounts] = field(default_factory=dict)  # by the hour in which messages were stored
-    lost: list[LostMessages] = field(default_factory=list)
-    merged: int = 0  # files that a compaction has replaced
-    json_columns: JsonColumns | None = None
-    bad_bodies: int = 0  # with JSON columns: bodies that have none
-    drift: DriftCounter = field(default_factory=DriftCounter)
-
-    @property
-    def messages(self) -> int:
-        return sum(counts.messages for counts in self.topics.values())
-
-    def add(self, record: BatchRecord) -> None:
-        self.batches += 1
-        self.last_batch = record.batch
-        self.lost += record.lost
-        for file in record.added:
-            self.topics.setdefault(file.topic, TopicCounts()).add(file)
-            self.hours.setdefault(file.hour, TopicCounts()).add(file)
 
 
 Table = ParquetTable | DeltaArchive | IcebergArchive
@@ -144,24 +111,30 @@ def archive_topics(
     compact: bool = False,
     follow: bool = False,
     every_s: float = FOLLOW_S,
+    compact_every_s: float | None = None,
     stop: threading.Event | None = None,
     on_progress: OnProgress = ignore_progress,
 ) -> ArchiveSummary:
     """Archive everything that the topics have now; with `follow`, continue until `stop` is set.
 
     `to` is a folder that the driver and every task reach under this path. `table_format` (parquet, delta, iceberg) is for a new
-    archive. `json_columns` gives bodies typed columns: these, or those that the newest messages have.
+    archive. `json_columns` gives bodies typed columns: these, or those that the newest messages have. `compact` merges small
+    files in the end, `compact_every_s` those of past hours now and then while it follows.
     """
     root = check_arguments(topics, to, table_format, compression, batch_messages)
     check_topics(topics, cluster)
     with _open_for_writing(root, table_format, lambda: decide_json_columns(root, json_columns, topics, cluster)) as table:
-        if compact and table.folder.format == "iceberg":
-            raise ArgumentError(f"{root} is an Iceberg table, and files of those are not merged. Leave --compact out.")
+        if (compact or compact_every_s is not None) and table.folder.format == "iceberg":
+            option = "--compact" if compact else "--compact-every"
+            raise ArgumentError(f"{root} is an Iceberg table, and files of those are not merged. Leave {option} out.")
         job = _ArchiveRun(spark, table, cluster, compression, batch_messages, skip_missing, on_progress)
         job.run(topics)
-        ended = stop or threading.Event()
+        ended, compacted_s = stop or threading.Event(), time.monotonic()
         while follow and not ended.wait(every_s):
             job.run(topics)
+            if compact_every_s is not None and time.monotonic() - compacted_s >= compact_every_s:
+                job.compact(before=hour_text(time.time_ns() // 1_000_000 // HOUR_MS))
+                compacted_s = time.monotonic()
         if compact:
             job.compact()
         return job.summary
@@ -213,10 +186,15 @@ def plan_archive(
     found = ArchiveFolder.open(root)
     last = None if found is None else open_table(root, table_format).last()
     client = ClusterClient(parse_cluster(cluster))
-    run = plan_run({} if last is None else last.progress, queue_bounds(client, topics), skip_missing=skip_missing)
+    bounds = queue_bounds(client, topics)
+    run = plan_run({} if last is None else last.progress, bounds, skip_missing=skip_missing)
+    if last is not None:
+        check_last_messages(cluster, last.last_messages, run, bounds, ARCHIVE_WORDS)
     name = table_format or ("parquet" if found is None else found.format)
     summary = ArchiveSummary(str(root), name, "" if found is None else found.id, last_batch=0 if last is None else last.batch)
     summary.planned = run.total
+    summary.waited_ms = 0 if last is None else read_waited_ms(cluster, run, last.progress)
+    summary.reserved_ms = ask_reserved_ms(cluster, {queue.broker_name for queue in run.starts})
     for queue, start in run.starts.items():
         summary.topics.setdefault(queue.topic, TopicCounts()).messages += run.stops[queue] - start
     return summary, run
@@ -297,8 +275,9 @@ class _ArchiveRun:
         self._compression = compression
         self._batch_messages = batch_messages
         self._skip_missing = skip_missing
+        self._has_asked = False  # how long brokers keep messages
         self._on_progress = on_progress
-        last = table.last()
+        self._last = last = table.last()
         self._progress: dict[Queue, int] = {} if last is None else last.progress
         folder = table.folder
         self.summary = ArchiveSummary(str(folder.root), folder.format, folder.id, last_batch=0 if last is None else last.batch)
@@ -309,20 +288,29 @@ class _ArchiveRun:
 
     def run(self, topics: Sequence[str]) -> None:
         """Archive everything up to where the queues end now."""
-        self.run_ranges(queue_bounds(self._client, topics))
+        bounds = queue_bounds(self._client, topics)
+        if not self._has_asked:
+            self._has_asked = True
+            self.summary.reserved_ms = ask_reserved_ms(self._cluster, {queue.broker_name for queue in bounds})
+        self.run_ranges(bounds)
 
     def run_ranges(self, bounds: Mapping[Queue, QueueBounds]) -> None:
         """Archive what the archive does not have yet of these ranges."""
-        left: RunPlan | None = plan_run(self._progress, bounds, skip_missing=self._skip_missing)
-        total, done = left.total if left is not None else 0, 0
-        while left is not None and (step := next_batch(left, self._batch_messages)) is not None:
+        left = plan_run(self._progress, bounds, skip_missing=self._skip_missing)
+        if self._last is not None:
+            check_last_messages(self._cluster, self._last.last_messages, left, bounds, ARCHIVE_WORDS)
+        total, done, planned_ms, known = left.total, 0, time.time_ns() // 1_000_000, frozenset(self._progress)
+        while (step := next_batch(left, self._batch_messages)) is not None:
             self._on_progress(JobProgress("archiving", done, total))
             batch, left = step
-            self._publish(batch, self._write_files(batch))
+            so_far = JobProgress("writing files", done, total)
+            files = self._write_files(batch, so_far)
+            self._publish(batch, files)
+            self.summary.count_wait(planned_ms, (file.first_ms for file in files if file.queue in known))
             done += batch.total
         self._on_progress(JobProgress("archived", done, total))
 
-    def _write_files(self, batch: RunPlan) -> list[StagedFile]:
+    def _write_files(self, batch: RunPlan, so_far: JobProgress) -> list[StagedFile]:
         parts = plan_tasks(batch, min(self._tasks, TASKS_MAX), TASK_MESSAGES_MAX)
         options = {PLAN: encode_plan(parts), FOLDER: str(self._table.folder.staged), COMPRESSION: self._compression}
         if self._table.folder.json_columns is not None:
@@ -330,7 +318,12 @@ class _ArchiveRun:
         if self._table.folder.format == "iceberg":
             options[WITH_PARTITIONS] = "true"
         frame = self._spark.read.format(ArchiveFiles.name()).options(**self._cluster, **options).load()
-        return [read_row(row) for row in frame.collect()]
+
+        def report(done: int, tasks: int) -> JobProgress:
+            return so_far._replace(done=so_far.done + share_of(batch.total, done, tasks))
+
+        with watching_tasks(self._spark, report, self._on_progress):
+            return [read_row(row) for row in frame.collect()]
 
     def _publish(self, batch: RunPlan, files: Sequence[StagedFile]) -> None:
         lost = [
@@ -340,23 +333,39 @@ class _ArchiveRun:
             for gap in batch.gaps
         ]
         offsets = {**self._progress, **batch.stops}
-        record = append_record(self._table.folder.id, self.summary.last_batch + 1, offsets, files, lost)
+        record = append_record(
+            self._table.folder.id,
+            self.summary.last_batch + 1,
+            offsets,
+            files,
+            lost,
+            starts=batch.starts,
+            before=self._last,
+        )
         self._table.publish(record)
-        self._progress = offsets
+        self._last, self._progress = record, offsets
         self.summary.add(record)
         for file in files:
             self.summary.bad_bodies += file.bad_bodies
             self.summary.drift.add_counts(json.loads(file.drift))
 
-    def compact(self) -> None:
+    def compact(self, before: str | None = None) -> None:
+        """Merge small files; with `before`, only of the hours before that one. Files that a job reads are left alone."""
         self._on_progress(JobProgress("compacting", unit="files"))
         if isinstance(self._table, DeltaArchive):
-            self.summary.merged += self._table.compact()["removed"]
+            self.summary.merged += self._table.compact(before)["removed"]
             return
+        with keep_readers_out(self._table.folder.root) as is_unread:
+            self.summary.is_put_off = not is_unread
+        if is_unread:
+            self._merge_files(before)
+
+    def _merge_files(self, before: str | None) -> None:
         assert isinstance(self._table, ParquetTable)
         root = self._table.folder.root
         paths = [Path(path) for path in self._table.files()]
-        groups = plan_merges(SizedFile(str(path.relative_to(root)), path.stat().st_size) for path in paths)
+        sizes = [SizedFile(str(path.relative_to(root)), path.stat().st_size) for path in paths]
+        groups = plan_merges(sizes, before=before)
         if not groups:
             return
         options = {
@@ -367,7 +376,14 @@ class _ArchiveRun:
         }
         files = [read_row(row) for row in self._spark.read.format(ArchiveMerge.name()).options(**options).load().collect()]
         removed = [path for group in groups for path in group]
-        record = compact_record(self._table.folder.id, self.summary.last_batch + 1, self._progress, files, removed)
-        self._table.publish(record)
+        record = compact_record(self._table.folder.id, self.summary.last_batch + 1, self._progress, files, removed, self._last)
+        with keep_readers_out(root) as is_unread:  # only while files are deleted: who begins to read meanwhile, waits for that
+            self.summary.is_put_off = not is_unread
+            if is_unread:
+                self._table.publish(record)
+        if not is_unread:
+            self._table.folder.prepare_staging()
+            return
+        self._last = record
         self.summary.last_batch = record.batch
         self.summary.merged += len(removed)

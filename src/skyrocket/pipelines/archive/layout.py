@@ -6,6 +6,7 @@
       _skyrocket/batches/00000007.json             what batch 7 published, and the offsets that it reached
       _skyrocket/staged/5f0c9a1e….parquet          files of tasks that are not published yet
       _skyrocket/lock                              held by the job that writes
+      _skyrocket/readers                           held by jobs that read, together; by a compaction, while it deletes files
       _delta_log/                                  only in a Delta table
 
 A file's name begins with its batch; broker, queue and first offset follow. The hour is that of the store time, in UTC. Readers of
@@ -29,6 +30,7 @@ DESCRIPTION: Final = f"{OWN_FOLDER}/archive.json"
 BATCHES: Final = f"{OWN_FOLDER}/batches"
 STAGED: Final = f"{OWN_FOLDER}/staged"
 LOCK: Final = f"{OWN_FOLDER}/lock"
+READERS: Final = f"{OWN_FOLDER}/readers"
 SUFFIX: Final = ".parquet"
 
 HOUR_MS: Final = 3_600_000

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from skyrocket.pipelines.archive.summary import ArchiveSummary, TopicCounts, expiry_sentences
 from skyrocket.pipelines.progress import ProgressHistory
 from skyrocket.report.parts import (
     Advice,
@@ -18,10 +19,7 @@ from skyrocket.report.parts import (
     Severity,
     SummaryRow,
 )
-from skyrocket.report.texts import count_of, format_moment, format_number, short_number
-
-if TYPE_CHECKING:
-    from skyrocket.pipelines.archive.job import ArchiveSummary, TopicCounts
+from skyrocket.report.texts import count_of, format_duration, format_moment, format_number, short_number
 
 _KIB: Final = 1024
 
@@ -37,6 +35,11 @@ def archive_page(summary: ArchiveSummary, history: ProgressHistory, cluster: str
         SummaryRow("size", f"{short_number(size_bytes)}B", summary.format),
         SummaryRow("batches of this run", format_number(summary.batches), f"the archive is at batch {summary.last_batch}"),
         SummaryRow("messages deleted before", format_number(sum(lost.stop - lost.start for lost in summary.lost))),
+        SummaryRow(
+            "oldest message had waited",
+            format_duration(summary.waited_ms),
+            "" if summary.reserved_ms is None else f"brokers keep messages for {format_duration(summary.reserved_ms)}",
+        ),
     ]
     subtitle = f"{'A dry run' if is_dry else 'A run'} at {cluster}, ended at {format_moment(now_ms)}."
     return ReportPage(f"Archive {summary.folder}", rows, _sections(summary, history), subtitle)
@@ -44,6 +47,7 @@ def archive_page(summary: ArchiveSummary, history: ProgressHistory, cluster: str
 
 def _sections(summary: ArchiveSummary, history: ProgressHistory) -> list[Section]:
     return [
+        *([_late(summary)] if summary.is_late else []),
         *([Note("Messages that are not in the archive", _lost(summary))] if summary.lost else []),
         LineChart("Messages a second", [LineSeries("archived", history.rates())], "messages/s", note=_RATE_NOTE),
         _by_hour("Messages by the hour in which they were stored", summary.hours, "messages"),
@@ -69,6 +73,11 @@ def _by_hour(title: str, hours: Mapping[str, TopicCounts], unit: str) -> Histogr
     return HistogramChart(title, [hour for hour, _ in ordered], values, unit)
 
 
+def _late(summary: ArchiveSummary) -> Note:
+    what, evidence, way_out = expiry_sentences(summary.waited_ms, summary.reserved_ms)
+    return Note("Retention", [Advice(Severity.WARNING, what, f"{evidence} {way_out}")])
+
+
 def _lost(summary: ArchiveSummary) -> list[Advice]:
     return [
         Advice(
@@ -80,4 +89,4 @@ def _lost(summary: ArchiveSummary) -> list[Advice]:
     ]
 
 
-_RATE_NOTE: Final = "A batch counts when it is published. A run with one batch has one point; --batch-messages makes more."
+_RATE_NOTE: Final = "Counted by tasks that have ended, twice a second. A short run has few points."

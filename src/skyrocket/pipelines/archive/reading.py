@@ -1,6 +1,9 @@
 """Reads an archive with Spark, whatever its format: the columns of the source `rocketmq`, and `hour`.
 
-orders = read_archive(spark, "/mnt/archive").where("topic = 'orders'")
+    with keep_files(Path("/mnt/archive")):
+        orders = read_archive(spark, "/mnt/archive").where("topic = 'orders'").collect()
+
+Spark opens files when it reads them. `keep_files` keeps a compaction from deleting them until then.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import msgspec
 
 from skyrocket.client.queues import Queue
 from skyrocket.durable_file import read_file, replace_file
+from skyrocket.pipelines.archive.last_messages import LastMessage
 from skyrocket.pipelines.archive.layout import OWN_FOLDER
 from skyrocket.pipelines.archive.plan import QueueBounds
 from skyrocket.pipelines.drain.plan import Conditions
@@ -41,6 +42,7 @@ class DrainedQueue(msgspec.Struct, kw_only=True):
     archived: int = 0  # rows that were counted in the files
     selected: int = 0  # of them: come back with a replay
     resent: int = 0  # of them: are in the group's retry topic
+    last_id: str = ""  # of the message before `stop`; "": an older program planned it, or nothing waits
     passed_by: int | None = None  # the group's offset when it was moved; between `start` and it, members consumed meanwhile
 
     @property
@@ -77,6 +79,14 @@ class DrainRecord(msgspec.Struct, kw_only=True):
     @property
     def ranges(self) -> dict[Queue, QueueBounds]:
         return {one.queue: one.bounds for one in self.queues}
+
+    @property
+    def last_messages(self) -> list[LastMessage]:
+        return [
+            LastMessage(topic=one.topic, broker=one.broker, queue_id=one.queue_id, offset=one.stop - 1, id=one.last_id)
+            for one in self.queues
+            if one.last_id
+        ]
 
     @property
     def waiting(self) -> int:

@@ -29,8 +29,10 @@ from skyrocket.pipelines.archive.archive_folder import ArchiveFolder
 from skyrocket.pipelines.archive.coverage import QUEUE_COLUMNS, find_problems
 from skyrocket.pipelines.archive.job import BATCH_MESSAGES, COMPRESSIONS, archive_ranges, queue_bounds
 from skyrocket.pipelines.archive.job import check_arguments as check_archive_arguments
-from skyrocket.pipelines.archive.plan import is_pattern
+from skyrocket.pipelines.archive.last_messages import check_ids, is_there
+from skyrocket.pipelines.archive.plan import PlanWords, is_pattern
 from skyrocket.pipelines.archive.reading import archive_schema, read_archive
+from skyrocket.pipelines.archive.single_messages import read_ids
 from skyrocket.pipelines.clusters import parse_cluster
 from skyrocket.pipelines.current_user import current_user
 from skyrocket.pipelines.drain.drain_record import (
@@ -54,6 +56,7 @@ from skyrocket.protocol.system_names import RETRY_PREFIX
 from skyrocket.spark.cluster.cluster_client import ClusterClient
 
 PROBLEMS_NAMED: Final = 3
+WORDS: Final = PlanWords("The drain", "archived", "The group was not moved. Drain to a new folder.")
 
 
 def drain_group(
@@ -118,6 +121,8 @@ def plan_drain(
     record = read_record(root)
     if record is not None:
         check_same(root, record, group, named, selected)
+        if record.state != "moved":
+            check_messages(record, cluster)
         return record
     if ArchiveFolder.open(root) is not None:
         raise ArgumentError(f"{root} is the archive of another job. A drain needs a folder of its own.")
@@ -128,6 +133,7 @@ def plan_drain(
         committed = read_committed(admin, group, [topic for topic in named if topic in consumed])
         ranges = plan_ranges(group, committed, bounds)
         wanted = _ask_subscription(admin, group, named, subscribed)
+    last_ids = read_ids(cluster, {queue: stop - 1 for queue, (start, stop) in ranges.items() if start < stop})
     return DrainRecord(
         id=uuid.uuid4().hex[:16],
         group=group,
@@ -138,10 +144,27 @@ def plan_drain(
         by=current_user(),
         began=_now(),
         queues=[
-            DrainedQueue(topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id, start=start, stop=stop)
+            DrainedQueue(
+                topic=queue.topic,
+                broker=queue.broker_name,
+                queue_id=queue.queue_id,
+                start=start,
+                stop=stop,
+                last_id=last_ids.get(queue, ""),
+            )
             for queue, (start, stop) in ranges.items()
         ],
     )
+
+
+def check_messages(record: DrainRecord, cluster: Mapping[str, str]) -> None:
+    """Raise MissingMessagesError if the topics have other messages than when the drain was planned.
+
+    A queue that is shorter now is told of when the group is to be moved.
+    """
+    bounds = queue_bounds(ClusterClient(parse_cluster(cluster)), record.topics)
+    known = [one for one in record.last_messages if is_there(one, bounds)]
+    check_ids(known, read_ids(cluster, {one.queue: one.offset for one in known}), WORDS)
 
 
 def _ask_subscription(admin: Admin, group: str, topics: list[str], given: str | None) -> str:
@@ -232,6 +255,7 @@ def resend_others(
 
 def _move(root: Path, record: DrainRecord, cluster: Mapping[str, str], on_progress: OnProgress) -> None:
     on_progress(JobProgress("moving the group", unit="queues"))
+    check_messages(record, cluster)
     with Admin(options=parse_cluster(cluster).client_options()) as admin:
         before = move_group(admin, record.group, record.ranges)
     for one in record.queues:

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from skyrocket.client.sync import Admin
+from skyrocket.pipelines.archive.archive_folder import keep_files
 from skyrocket.pipelines.archive.coverage import QUEUE_COLUMNS, find_problems
 from skyrocket.pipelines.archive.reading import read_archive
 from skyrocket.pipelines.clusters import parse_cluster
@@ -66,7 +67,13 @@ def prove_drain(
 ) -> DrainProof:
     """Compare a finished drain with its files, its group, its resend, and its replay if there was one."""
     root = Path(folder).absolute()
-    record = require_record(root)
+    with keep_files(root):
+        return _prove(spark, root, require_record(root), cluster, on_progress)
+
+
+def _prove(
+    spark: SparkSession, root: Path, record: DrainRecord, cluster: Mapping[str, str], on_progress: OnProgress
+) -> DrainProof:
     proof = DrainProof(str(root), record)
     on_progress(JobProgress("reading the archive"))
     frame = read_archive(spark, root)

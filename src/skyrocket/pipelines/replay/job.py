@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +24,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from skyrocket.client.queues import Queue
 from skyrocket.client.sync import Admin, Producer
+from skyrocket.pipelines.archive.archive_folder import keep_files
 from skyrocket.pipelines.archive.reading import read_archive
 from skyrocket.pipelines.clusters import parallel_tasks, parse_cluster, require_queues, runs_here
 from skyrocket.pipelines.errors import ArgumentError
@@ -33,6 +35,8 @@ from skyrocket.pipelines.replay.replay_task import COLUMNS, GROUP, SENT_ROW, Rep
 from skyrocket.pipelines.replay.selection import Selection
 from skyrocket.protocol.system_names import retry_topic
 from skyrocket.spark.cluster.cluster_client import ClusterClient
+
+Replay = TypeVar("Replay", bound="Callable[..., ReplaySummary]")
 
 SourceKind = Literal["archive", "store", "topic"]
 KINDS: Final = ("archive", "store", "topic")
@@ -78,6 +82,18 @@ class ReplaySummary:
         return sum(counts.sent for counts in self.queues.values())
 
 
+def _keeping_files(replay: Replay) -> Replay:
+    """Keep the files of an archive while it is replayed: Spark opens them late, and a compaction would delete them."""
+
+    @wraps(replay)
+    def call(spark: SparkSession, source: ReplaySource, **given: Any) -> ReplaySummary:
+        with keep_files(Path(source.where).absolute()) if source.kind == "archive" else nullcontext():
+            return replay(spark, source, **given)
+
+    return cast("Replay", call)
+
+
+@_keeping_files
 def replay_messages(
     spark: SparkSession,
     source: ReplaySource,

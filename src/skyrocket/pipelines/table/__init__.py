@@ -7,5 +7,5 @@ changes_source   the Spark source whose tasks do that
 feed             where changes come from: a topic, read by these tasks
 fold             which changes a table takes: both modes (pure)
 target           what a target has to do, and the description of a table
-targets          the names of targets, such as postgresql:… and delta:…
+targets          the names of targets, such as postgresql:… and delta:…; delta_table and iceberg_table by committed_target
 """

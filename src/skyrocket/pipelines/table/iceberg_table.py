@@ -5,18 +5,12 @@
     orders_rejects                   messages that are no changes, with the reason
     FOLDER/orders.lock               held by the job that writes
 
-Description and offsets are properties of the table, which outlive its snapshots. Rows and offsets are one commit.
-
-    add waiting and rejected ones  ─►  commit rows and offsets  ─►  remove what no longer waits
-                                       the batch is published
-
-What was added before a crash is added again by the next run, which changes nothing. What was not removed is removed by it.
+Description and offsets are properties of the table, which outlive its snapshots. They are one commit with the rows.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -28,18 +22,10 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from skyrocket.client.queues import Queue
 from skyrocket.durable_file import make_directory
 from skyrocket.pipelines.errors import ArgumentError, TargetError
-from skyrocket.pipelines.file_lock import take_lock
 from skyrocket.pipelines.iceberg_catalog import NAMESPACE, PROPERTIES, close_catalog, import_iceberg, one_sentence, open_catalog
 from skyrocket.pipelines.table.changes import reject_schema, table_schema
-from skyrocket.pipelines.table.fold import Held
-from skyrocket.pipelines.table.target import (
-    TableBatch,
-    TableDescription,
-    WaitingChange,
-    WaitingKey,
-    decode_description,
-    waiting_keys,
-)
+from skyrocket.pipelines.table.committed_target import WAITING_ID, CommittedTarget, Part
+from skyrocket.pipelines.table.target import TableBatch, TableDescription, WaitingChange, decode_description
 from skyrocket.spark.options.offset_json import offsets_json, parse_offsets_json
 
 DESCRIPTION: Final = "skyrocket.description"
@@ -47,39 +33,30 @@ OFFSETS: Final = "skyrocket.offsets"
 LOCK_WAIT_S: Final = 5.0
 
 
-class IcebergTable:
-    refuses_nul = False
-
+class IcebergTable(CommittedTarget):
     def __init__(self, folder: Path, table: str) -> None:
         if "." in table or "/" in table:
             raise ArgumentError(f"The table's name is '{table}'. It must have no dot and no slash.")
+        super().__init__()
         self._iceberg = import_iceberg()
         self._folder, self._table = folder, table
         self.name = f"Iceberg table {table} in {folder}"
         self.rejects = f"{table}_rejects"
         self._catalog = open_catalog(folder, create=False)
-        self._description: TableDescription | None = None
-        self._lock_file: int | None = None
 
     # --- description and lock
 
     def lock(self) -> None:
         make_directory(self._folder)
-        self._lock_file = os.open(self._folder / f"{self._table}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        if not take_lock(self._lock_file, LOCK_WAIT_S):
-            raise TargetError(f"Another job is writing to {self.name}. Wait until it has ended.")
+        self._hold_lock(self._folder / f"{self._table}.lock", LOCK_WAIT_S)
 
-    def load(self) -> TableDescription | None:
+    def _read_description(self) -> TableDescription | None:
         if self._catalog is None or not self._exists(""):
             return None
         found = self._load("").properties.get(DESCRIPTION)
         if found is None:
             raise TargetError(f"{self.name} exists, and this job did not make it. Choose another name with --table.")
-        self._description = decode_description(found, self.name)
-        if self._lock_file is not None:
-            self._make_tables(self._description)  # a run that was killed may have made some of them
-            self._remove_stale()
-        return self._description
+        return decode_description(found, self.name)
 
     def create(self, description: TableDescription) -> None:
         self._catalog = self._catalog or open_catalog(self._folder, create=True)
@@ -89,32 +66,28 @@ class IcebergTable:
     def _make_tables(self, description: TableDescription) -> None:
         rows = table_schema(description.columns)
         own = {DESCRIPTION: msgspec.json.encode(description).decode()}
-        for part, schema, more in (("", rows, own), ("_waiting", rows, {}), ("_rejects", reject_schema(), {})):
+        parts: tuple[tuple[Part, Any, dict[str, str]], ...] = (
+            ("", rows, own),
+            ("waiting", rows, {}),
+            ("rejects", reject_schema(), {}),
+        )
+        for part, schema, more in parts:
             if not self._exists(part):
                 self._catalog.create_table(self._id(part), schema=schema, properties={**PROPERTIES, **more})
 
-    def _remove_stale(self) -> None:
-        """Remove waiting changes that have been applied: a run was killed before it could do so."""
-        waiting = self._read("_waiting", ["_key", "_version", "_digest"])
-        if waiting.num_rows:
-            held = self.held(pc.unique(waiting.column("_key")).to_pylist())
-            rows = zip(*(column.to_pylist() for column in waiting.columns), strict=True)
-            self._settle([WaitingChange(*row) for row in rows if row[0] in held and row[1] <= held[row[0]].version])
-
     # --- reading
 
-    def _id(self, part: str) -> tuple[str, str]:
-        return NAMESPACE, self._table + part
+    def _id(self, part: Part) -> tuple[str, str]:
+        return NAMESPACE, f"{self._table}_{part}" if part else self._table
 
-    def _exists(self, part: str) -> bool:
+    def _exists(self, part: Part) -> bool:
         return bool(self._catalog.table_exists(self._id(part)))
 
-    def _load(self, part: str) -> Any:
+    def _load(self, part: Part) -> Any:
         with one_sentence(self.name):
             return self._catalog.load_table(self._id(part))
 
-    def _read(self, part: str, columns: Sequence[str], keys: Sequence[str] | None = None) -> Any:
-        """Read columns of a part in the order in which they are named."""
+    def _read(self, part: Part, columns: Sequence[str], keys: Sequence[str] | None = None) -> Any:
         found = self._load(part).scan(selected_fields=tuple(columns)).to_arrow().select(list(columns))
         return found if keys is None else found.filter(pc.is_in(found.column("_key"), _key_set(found, keys)))
 
@@ -126,36 +99,10 @@ class IcebergTable:
     def _offsets(table: Any) -> dict[Queue, int]:
         return parse_offsets_json(json.loads(table.properties.get(OFFSETS, "{}")))
 
-    def held(self, keys: Sequence[str]) -> dict[str, Held]:
-        found = self._read("", ["_key", "_version", "_digest"], keys)
-        rows = zip(*(column.to_pylist() for column in found.columns), strict=True)
-        return {key: Held(version, digest) for key, version, digest in rows}
-
-    def _schema(self) -> Any:
-        assert self._description is not None
-        return table_schema(self._description.columns)
-
-    def waiting(self, keys: Sequence[str]) -> Any:
-        schema = self._schema()
-        return self._read("_waiting", schema.names, keys).cast(schema)
-
-    def waiting_count(self) -> int:
-        return int(self._read("_waiting", ["_version"]).num_rows)
-
-    def waiting_keys(self, most: int) -> list[WaitingKey]:
-        found = self._read("_waiting", ["_key", "_version"])
-        keys = found.column("_key").to_pylist()
-        return waiting_keys(keys, found.column("_version").to_pylist(), self.held(sorted(set(keys))[:most]), most)
-
     # --- writing
 
-    def commit(self, batch: TableBatch) -> None:
-        if batch.waiting.num_rows:
-            self._replace_waiting(batch.waiting.select(["_key", "_version"]), batch.waiting)
-        if batch.rejects.num_rows:
-            self._add_rejects(batch)
-        self._publish(batch)
-        self._settle(batch.settled)
+    def _add_waiting(self, batch: TableBatch) -> None:
+        self._replace_waiting(batch.waiting.select(WAITING_ID), batch.waiting)
 
     def _publish(self, batch: TableBatch) -> None:
         """Commit rows and offsets, from a table as it was when the offsets were looked at."""
@@ -169,7 +116,8 @@ class IcebergTable:
             if batch.rows.num_rows:
                 keys = self._iceberg.expressions.In("_key", set(batch.rows.column("_key").to_pylist()))
                 transaction.overwrite(batch.rows, overwrite_filter=keys)
-            transaction.set_properties({OFFSETS: json.dumps(offsets_json(offsets))})
+            description = msgspec.json.encode(batch.description).decode()
+            transaction.set_properties({OFFSETS: json.dumps(offsets_json(offsets)), DESCRIPTION: description})
 
     def _add_rejects(self, batch: TableBatch) -> None:
         """Add rejected messages. Whatever is behind the offsets of the table is of a run that was killed, and is replaced."""
@@ -182,7 +130,7 @@ class IcebergTable:
             later = expressions.GreaterThanOrEqual("_offset", batch.before.get(queue, 0))
             behind = expressions.Or(behind, expressions.And(same, later))
         with one_sentence(self.name):
-            self._load("_rejects").overwrite(batch.rejects, overwrite_filter=behind)
+            self._load("rejects").overwrite(batch.rejects, overwrite_filter=behind)
 
     def _settle(self, settled: Sequence[WaitingChange]) -> None:
         if settled:
@@ -193,18 +141,16 @@ class IcebergTable:
     def _replace_waiting(self, gone: Any, added: Any) -> None:
         """Write the waiting changes anew, without some and with others. They are bounded, so this is cheap."""
         schema = self._schema()
-        before = self._read("_waiting", schema.names).cast(schema)
+        before = self._read("waiting", schema.names).cast(schema)
         names = gone.schema.names
         gone = gone.cast(pa.schema([schema.field(name) for name in names]))
         left = before.join(gone, names, join_type="left anti").select(schema.names).cast(schema)
         with one_sentence(self.name):
-            self._load("_waiting").overwrite(left if added is None else pa.concat_tables([left, added]))
+            self._load("waiting").overwrite(left if added is None else pa.concat_tables([left, added]))
 
     def close(self) -> None:
         close_catalog(self._catalog)
-        if self._lock_file is not None:
-            os.close(self._lock_file)
-            self._lock_file = None
+        super().close()
 
 
 def _key_set(found: Any, keys: Sequence[str]) -> Any:

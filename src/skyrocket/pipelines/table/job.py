@@ -16,11 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
 
+import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from skyrocket.client.queues import Queue
+from skyrocket.pipelines.archive.last_messages import LastMessage, check_ids, comparable, replace_messages
 from skyrocket.pipelines.archive.plan import MissingRange, PlanWords, QueueBounds, RunPlan, next_batch, plan_run, plan_tasks
 from skyrocket.pipelines.errors import ArgumentError, TargetError
 from skyrocket.pipelines.json_columns.drift import DriftCounter
@@ -40,6 +42,7 @@ from skyrocket.pipelines.table.target import (
     check_description,
 )
 from skyrocket.pipelines.table.targets import check_target, open_target
+from skyrocket.spark.source.partitions import QueuePartition
 
 BATCH_MESSAGES: Final = 100_000  # of one commit; the driver holds them in memory
 WAITING_MAX: Final = 100_000  # changes that may wait for a missing version
@@ -178,7 +181,28 @@ class TableRun:
         if self._description is None:
             self._begin(bounds, create=create)
         self._progress = {} if self._description is None else self._target.offsets(list(bounds))
-        return plan_run(self._progress, bounds, skip_missing=self._options.skip_missing, words=WORDS)
+        plan = plan_run(self._progress, bounds, skip_missing=self._options.skip_missing, words=WORDS)
+        if self._description is not None:
+            known = comparable(self._description.last_messages, plan, bounds)
+            check_ids(known, self._read_ids({one.queue: one.offset for one in known}), WORDS)
+        return plan
+
+    def _read_ids(self, offsets: Mapping[Queue, int]) -> dict[Queue, str]:
+        """Return the id of the message at an offset of each queue. One that is gone is left out."""
+        found: dict[Queue, str] = {}
+        for batch in self._feed.messages([QueuePartition(queue, offset, offset + 1) for queue, offset in offsets.items()]):
+            rows = zip(*(batch.column(name).to_pylist() for name in ("broker", "queueId", "msgId")), strict=True)
+            found |= {Queue(self._options.topic, broker, queue_id): message_id for broker, queue_id, message_id in rows}
+        return found
+
+    def _describe_batch(self, description: TableDescription, batch: RunPlan) -> TableDescription:
+        """Return the description with the last message of each queue that the batch reads."""
+        lasts = {queue: stop - 1 for queue, stop in batch.stops.items() if stop > batch.starts[queue]}
+        newer = [
+            LastMessage(topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id, offset=lasts[queue], id=message_id)
+            for queue, message_id in self._read_ids(lasts).items()
+        ]
+        return msgspec.structs.replace(description, last_messages=replace_messages(description.last_messages, newer))
 
     def _begin(self, bounds: Mapping[Queue, QueueBounds], *, create: bool) -> None:
         """Decide on the columns of a new table, and make it. Without a schema it needs messages, and waits for the first."""
@@ -225,7 +249,7 @@ class TableRun:
         rejects = read.filter(pc.invert(is_change)).select(REJECT_COLUMNS)
         keys = pc.unique(new.column("_key")).to_pylist()
         is_expected = self._description.mode == EXPECTED_VERSION
-        waited = self._target.waiting(keys) if is_expected and keys else schema.empty_table()
+        waited = self._target.read_waiting(keys) if is_expected and keys else schema.empty_table()
         changes = pa.concat_tables([waited, new])
         columns = ChangeColumns(
             changes.column("_key").to_pylist(),
@@ -233,10 +257,11 @@ class TableRun:
             changes.column("_digest").to_pylist(),
             waited.num_rows,
         )
-        held = self._target.held(keys) if keys else {}
+        held = self._target.read_held(keys) if keys else {}
         decision = decide(self._description.mode, held, columns, self._description.first_version)
         if decision.waiting:
             self._check_waiting(len(decision.waiting) - len(decision.settled), columns, decision.waiting)
+        description = self._describe_batch(self._description, batch)
         self._target.commit(
             TableBatch(
                 before=self._progress,
@@ -247,8 +272,10 @@ class TableRun:
                     WaitingChange(columns.keys[row], columns.versions[row], columns.digests[row]) for row in decision.settled
                 ],
                 rejects=rejects,
+                description=description,
             )
         )
+        self._description = description
         self._progress = {**self._progress, **batch.stops}
         self.summary.batches += 1
         self.summary.messages += read.num_rows

@@ -230,13 +230,13 @@ class PostgresqlTable:
         found = {Queue(topic, broker, queue_id): offset for topic, broker, queue_id, offset in rows}
         return {queue: found[queue] for queue in queues if queue in found}
 
-    def held(self, keys: Sequence[str]) -> dict[str, Held]:
+    def read_held(self, keys: Sequence[str]) -> dict[str, Held]:
         statement = self._format("select _key, _version, _digest from {table} where _key = any(%s)")
         with self._sentence(), self._connection.transaction():
             rows = self._connection.execute(statement, (list(keys),)).fetchall()
         return {key: Held(version, digest) for key, version, digest in rows}
 
-    def waiting(self, keys: Sequence[str]) -> Any:
+    def read_waiting(self, keys: Sequence[str]) -> Any:
         schema = table_schema(self._columns)
         # jsonb would come back as Python objects, and is text in Arrow
         as_text = {column.name for column in self._columns.columns if column.kind == "json"} | {"_rest"}
@@ -269,6 +269,9 @@ class PostgresqlTable:
     def commit(self, batch: TableBatch) -> None:
         with self._sentence(), self._connection.transaction():
             self._advance(batch)
+            description = msgspec.json.encode(batch.description).decode()
+            statement = self._format("update {tables} set description = %s where table_name = %s")
+            self._connection.execute(statement, (description, self._table))
             names = [name for name in batch.rows.schema.names if name != "_key"]
             sql = self._psycopg.sql
             sets = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in names)

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from skyrocket.client.queues import Queue
+from skyrocket.pipelines.archive.last_messages import LastMessage
 from skyrocket.pipelines.errors import ArgumentError, TargetError
 from skyrocket.pipelines.json_columns.json_schema import JsonColumns
 from skyrocket.pipelines.table.change_spec import ChangeSpec
@@ -32,6 +33,7 @@ class TableDescription(msgspec.Struct, frozen=True, kw_only=True):
     first_version: int
     columns: JsonColumns
     version: int = VERSION
+    last_messages: list[LastMessage] = []  # of each queue that was read; they are no option: each batch replaces them
 
 
 class WaitingKey(NamedTuple):
@@ -59,6 +61,7 @@ class TableBatch:
     waiting: Any
     settled: Sequence[WaitingChange]
     rejects: Any
+    description: TableDescription  # as it is with this batch
 
 
 class TableTarget(Protocol):
@@ -77,9 +80,9 @@ class TableTarget(Protocol):
     def offsets(self, queues: Sequence[Queue]) -> dict[Queue, int]:
         """Return where the table has arrived in these queues; nothing for a queue that it does not know."""
 
-    def held(self, keys: Sequence[str]) -> dict[str, Held]: ...
+    def read_held(self, keys: Sequence[str]) -> dict[str, Held]: ...
 
-    def waiting(self, keys: Sequence[str]) -> Any:
+    def read_waiting(self, keys: Sequence[str]) -> Any:
         """Return the changes of these keys that wait."""
 
     def waiting_count(self) -> int: ...

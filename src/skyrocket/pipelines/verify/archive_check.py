@@ -6,7 +6,7 @@ What the brokers have deleted in the meantime cannot be compared any more; that 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,18 +15,22 @@ from pyspark.sql import functions as sql
 
 from skyrocket.client.queues import Queue
 from skyrocket.pipelines.archive.archive_folder import ArchiveFolder
-from skyrocket.pipelines.archive.coverage import QUEUE_COLUMNS, count_rows, find_problems
+from skyrocket.pipelines.archive.batch_record import BatchRecord
+from skyrocket.pipelines.archive.coverage import QUEUE_COLUMNS, QueueRows, count_rows, find_problems
 from skyrocket.pipelines.archive.job import open_table, queue_bounds
 from skyrocket.pipelines.archive.plan import QueueBounds
 from skyrocket.pipelines.archive.reading import read_archive
 from skyrocket.pipelines.clusters import parse_cluster
 from skyrocket.pipelines.errors import ArgumentError
 from skyrocket.pipelines.progress import JobProgress, OnProgress
+from skyrocket.pipelines.task_progress import share_of, watching_tasks
 from skyrocket.pipelines.verify.result import VerifyResult
+from skyrocket.report.texts import count_of
 from skyrocket.spark.cluster.cluster_client import ClusterClient
 from skyrocket.spark.options.offset_json import offsets_json
 
 NAMED_MAX: Final = 100  # differing messages that are named
+GAPS_NAMED: Final = 20
 _PLACE: Final = (*QUEUE_COLUMNS, "queueOffset")
 
 
@@ -35,13 +39,18 @@ def check_archive(
 ) -> VerifyResult:
     """Verify an archive in itself, and against those of its offsets that the topics still have."""
     root = Path(folder).absolute()
-    progress = archived_offsets(root, topics)
+    last = _read_last(root)
+    progress = _offsets_of(root, last, topics)
     on_progress(JobProgress("counting the archive"))
     frame = read_archive(spark, root).where(sql.col("topic").isin(sorted({queue.topic for queue in progress})))
     result = VerifyResult("archive", str(root))
-    counted = count_rows(frame)
-    ranges = {queue: QueueBounds(counted[queue].first if queue in counted else stop, stop) for queue, stop in progress.items()}
-    result.add_problems([str(problem) for problem in find_problems(frame, ranges)])
+    with watching_tasks(
+        spark, lambda done, tasks: JobProgress("counting the archive", done, tasks or None, "tasks"), on_progress
+    ):
+        counted = count_rows(frame)
+    ranges, unknown = expected_ranges(progress, {} if last is None else last.first_offsets, counted)
+    gaps = known_gaps(last, progress)
+    result.add_problems([str(problem) for problem in find_problems(frame, ranges, gaps, counted)])
     bounds = queue_bounds(ClusterClient(parse_cluster(cluster)), sorted({queue.topic for queue in progress}))
     common = common_ranges(ranges, bounds)
     result.counts = {
@@ -49,23 +58,73 @@ def check_archive(
         "queues": len(progress),
         "compared with the topic": sum(last - first for first, last in common.values()),
     }
+    result.remarks += remark_gaps(gaps)
+    if unknown:
+        result.remarks.append(
+            f"An older program began to archive {count_of(unknown, 'queue')}, and did not record where: the lowest offset that "
+            "is there counts as the first."
+        )
     _remark(result, ranges, bounds)
     if common:
-        on_progress(JobProgress("comparing with the topics", 0, result.counts["compared with the topic"]))
-        result.add_problems(_find_differences(frame, read_topics(spark, cluster, common), common))
+        whole = JobProgress("comparing with the topics", 0, result.counts["compared with the topic"])
+        total = whole.total or 0
+        on_progress(whole)
+        with watching_tasks(spark, lambda done, tasks: whole._replace(done=share_of(total, done, tasks)), on_progress):
+            result.add_problems(_find_differences(frame, read_topics(spark, cluster, common), common))
+        on_progress(whole._replace(done=total))
     return result
 
 
-def archived_offsets(root: Path, topics: Sequence[str] = ()) -> dict[Queue, int]:
-    """Return up to where each queue was archived, of these topics or of all. Raise ArgumentError for a topic that was not."""
+def _read_last(root: Path) -> BatchRecord | None:
     if ArchiveFolder.open(root) is None:
         raise ArgumentError(f"{root} is not an archive. Make one with: skyrocket pipeline archive TOPIC --to {root}")
-    last = open_table(root).last()
+    return open_table(root).last()
+
+
+def read_archived_offsets(root: Path, topics: Sequence[str] = ()) -> dict[Queue, int]:
+    """Return up to where each queue was archived, of these topics or of all. Raise ArgumentError for a topic that was not."""
+    return _offsets_of(root, _read_last(root), topics)
+
+
+def _offsets_of(root: Path, last: BatchRecord | None, topics: Sequence[str]) -> dict[Queue, int]:
     progress = {} if last is None else last.progress
     for topic in topics:
         if all(queue.topic != topic for queue in progress):
             raise ArgumentError(f"{root} has nothing of topic '{topic}'.")
     return {queue: stop for queue, stop in progress.items() if not topics or queue.topic in topics}
+
+
+def expected_ranges(
+    ends: Mapping[Queue, int], begins: Mapping[Queue, int], counted: Mapping[Queue, QueueRows]
+) -> tuple[dict[Queue, QueueBounds], int]:
+    """Return which offsets each queue should have, and of how many queues the archive does not know the first one. Pure.
+
+    What the files have must not decide, or a deleted file would shorten what is expected. Only where an older program has not
+    recorded the first offset, the lowest one counts.
+    """
+    lowest = {queue: counted[queue].first if queue in counted else end for queue, end in ends.items()}
+    ranges = {queue: QueueBounds(begins.get(queue, lowest[queue]), end) for queue, end in ends.items()}
+    return ranges, sum(queue not in begins for queue in ends)
+
+
+def known_gaps(last: BatchRecord | None, queues: Container[Queue]) -> dict[Queue, list[QueueBounds]]:
+    """Return the offsets of these queues that were lost before they were archived, as the user allowed. Pure."""
+    found: dict[Queue, list[QueueBounds]] = {}
+    for gap in () if last is None else last.gaps:
+        if gap.queue in queues:
+            found.setdefault(gap.queue, []).append(QueueBounds(gap.start, gap.stop))
+    return found
+
+
+def remark_gaps(gaps: Mapping[Queue, Sequence[QueueBounds]]) -> list[str]:
+    """Name the gaps, and count those that are too many to name. Pure."""
+    named = [
+        f"{queue}: offsets {first} to {last - 1} were deleted before they were archived (--skip-missing)."
+        for queue in sorted(gaps)
+        for first, last in gaps[queue]
+    ]
+    more = len(named) - GAPS_NAMED
+    return named if more <= 0 else [*named[:GAPS_NAMED], f"{count_of(more, 'more gap')} of that kind."]
 
 
 def common_ranges(archived: Mapping[Queue, QueueBounds], existing: Mapping[Queue, QueueBounds]) -> dict[Queue, QueueBounds]:

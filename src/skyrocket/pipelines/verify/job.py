@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import SparkSession
 
+from skyrocket.pipelines.archive.archive_folder import keep_files
 from skyrocket.pipelines.progress import JobProgress, OnProgress, ignore_progress
 from skyrocket.pipelines.verify.archive_check import check_archive
 from skyrocket.pipelines.verify.parts_source import Part, run_parts
@@ -39,9 +40,9 @@ def verify_replica(
     with OfflineStore(paths[0]) as store, OfflineStore(paths[1]) as copy:
         bounds = log_range(store), log_range(copy)
     ranges = plan_ranges(*bounds)
-    on_progress(JobProgress("comparing", 0, sum(stop - start for start, stop in ranges), "bytes"))
+    whole = JobProgress("comparing", 0, sum(stop - start for start, stop in ranges), "bytes")
     plan: list[Part] = [("bytes", (*paths, *one)) for one in ranges]
-    compared = [msgspec.json.decode(answer, type=RangeComparison) for answer in run_parts(spark, plan)]
+    compared = [msgspec.json.decode(answer, type=RangeComparison) for answer in run_parts(spark, plan, whole, on_progress)]
     result = VerifyResult("replica", f"{paths[1]} against {paths[0]}")
     result.counts = {
         "compared bytes": sum(one.compared for one in compared),
@@ -63,4 +64,5 @@ def verify_archive(
     on_progress: OnProgress = ignore_progress,
 ) -> VerifyResult:
     """Compare an archive with its topics, or with some of them: each offset once, with equal bodies."""
-    return check_archive(spark, folder, topics, cluster, on_progress)
+    with keep_files(Path(folder).absolute()):
+        return check_archive(spark, folder, topics, cluster, on_progress)

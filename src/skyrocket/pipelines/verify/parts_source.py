@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
+from skyrocket.pipelines.progress import JobProgress, OnProgress
+from skyrocket.pipelines.task_progress import share_of, watching_tasks
 from skyrocket.pipelines.verify.replica_check import compare_range
 from skyrocket.store.offline.verify_parts import LogPart, LogState, OtherPart, check_log_part, check_other_part
 
@@ -34,13 +36,21 @@ def _check_other(path: str, log: Any, part: Any) -> Any:
 KINDS: Final[Mapping[str, Callable[..., Any]]] = {"log": _check_log, "other": _check_other, "bytes": compare_range}
 
 
-def run_parts(spark: SparkSession, parts: Sequence[Part]) -> list[bytes]:
-    """Run each part as a task, and return their results as JSON, in the order of the parts."""
+def run_parts(spark: SparkSession, parts: Sequence[Part], whole: JobProgress, on_progress: OnProgress) -> list[bytes]:
+    """Run each part as a task, and return their results as JSON, in the order of the parts.
+
+    `whole` says what all parts together do: as many of its units are reported as done as there are tasks that have ended.
+    """
+    total = whole.total or 0
+    on_progress(whole._replace(done=0))
     if not parts:
         return []
     spark.dataSource.register(VerifyParts)
     plan = msgspec.json.encode(parts).decode()
-    rows = spark.read.format(VerifyParts.name()).option(PLAN, plan).load().collect()
+    frame = spark.read.format(VerifyParts.name()).option(PLAN, plan).load()
+    with watching_tasks(spark, lambda done, tasks: whole._replace(done=share_of(total, done, tasks)), on_progress):
+        rows = frame.collect()
+    on_progress(whole._replace(done=total))
     found = {row["part"]: row["result"].encode() for row in rows}
     return [found[number] for number in range(len(parts))]
 

@@ -47,9 +47,8 @@ def require_stores(paths: Sequence[str | Path]) -> list[str]:
 def check_stores(spark: SparkSession, paths: Sequence[str], on_progress: OnProgress) -> list[VerifyResult]:
     """Verify each store, and return a result for each."""
     log_parts = {path: plan_log_parts(path) for path in paths}
-    on_progress(JobProgress("verifying logs", 0, sum(map(len, log_parts.values())), "segments"))
     plan: list[Part] = [("log", (path, part)) for path, parts in log_parts.items() for part in parts]
-    answers = iter(run_parts(spark, plan))
+    answers = iter(run_parts(spark, plan, JobProgress("verifying logs", 0, len(plan), "segments"), on_progress))
     states: dict[str, LogState] = {}
     results: dict[str, list[PartResult]] = {}
     for path, parts in log_parts.items():
@@ -57,9 +56,8 @@ def check_stores(spark: SparkSession, paths: Sequence[str], on_progress: OnProgr
         states[path], taken = _merge(path, parts, checked)
         results[path] = list(taken)
     others = {path: plan_other_parts(path) for path in paths}
-    on_progress(JobProgress("verifying queues and indexes", 0, sum(map(len, others.values())), "parts"))
     plan = [("other", (path, state_for(states[path], part), part)) for path, parts in others.items() for part in parts]
-    answers = iter(run_parts(spark, plan))
+    answers = iter(run_parts(spark, plan, JobProgress("verifying queues and indexes", 0, len(plan), "parts"), on_progress))
     for path, other_parts in others.items():
         results[path] += [msgspec.json.decode(next(answers), type=PartResult) for _ in other_parts]
     return [_result(path, add_results(results[path]), len(log_parts[path]), states[path]) for path in paths]

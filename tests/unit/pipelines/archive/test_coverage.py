@@ -39,3 +39,10 @@ def test_counts_fit_exactly_when_there_is_no_problem(first: int, count: int, off
     wanted, found = QueueBounds(first, first + count), sorted(offsets)
     rows = QueueRows(len(found), len(set(found)), found[0], found[-1]) if found else None
     assert covers(rows, wanted) == (problems(wanted, found) == [])
+
+
+def test_offsets_in_a_gap_are_not_missing_and_those_beside_it_are():
+    gaps = [QueueBounds(3, 6), QueueBounds(8, 9)]
+    assert list(compare_offsets(QUEUE, QueueBounds(0, 10), [0, 1, 2, 6, 7, 9], gaps)) == []
+    found = list(compare_offsets(QUEUE, QueueBounds(0, 10), [0, 7], gaps))
+    assert [(one.start, one.stop) for one in found] == [(1, 3), (6, 7), (9, 10)]

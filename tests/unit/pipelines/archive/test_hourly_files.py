@@ -21,7 +21,8 @@ def batch(*rows: tuple[int, int]) -> pa.RecordBatch:
     offsets = pa.array([offset for offset, _ in rows], pa.int64())
     times = pa.array([hour * HOUR_US // 1000 for _, hour in rows], pa.timestamp("us", "UTC"))
     bodies = pa.array([b"%d" % offset for offset, _ in rows], pa.binary())
-    return pa.record_batch([offsets, times, bodies], names=["queueOffset", "storeTimestamp", "body"])
+    ids = pa.array([f"id-{offset}" for offset, _ in rows], pa.string())
+    return pa.record_batch([offsets, times, bodies, ids], names=["queueOffset", "storeTimestamp", "body", "msgId"])
 
 
 def files(folder: Path, *batches: pa.RecordBatch) -> list:
@@ -40,6 +41,7 @@ def test_each_hour_has_a_file_with_its_messages_in_order(tmp_path: Path):
         ("2026-11-15-10", 10, 20, 10),
         ("2026-11-15-11", 20, 25, 5),
     ]
+    assert [file.last_id for file in found] == ["id-9", "id-19", "id-24"]
     assert [offsets(tmp_path, file.name) for file in found] == [list(range(10)), list(range(10, 20)), list(range(20, 25))]
     assert {path.name for path in tmp_path.iterdir()} == {file.name for file in found}
     assert [file.size_bytes for file in found] == [(tmp_path / file.name).stat().st_size for file in found]

@@ -8,7 +8,7 @@ import pytest
 
 from skyrocket.client.queues import Queue
 from skyrocket.pipelines.archive import archive_folder
-from skyrocket.pipelines.archive.archive_folder import RECORDS_KEPT, ArchiveFolder, archive_lock
+from skyrocket.pipelines.archive.archive_folder import RECORDS_KEPT, ArchiveFolder, archive_lock, keep_files, keep_readers_out
 from skyrocket.pipelines.archive.batch_record import BatchRecord, StagedFile, append_record, compact_record
 from skyrocket.pipelines.archive.job import open_table
 from skyrocket.pipelines.archive.parquet_table import ParquetTable
@@ -127,6 +127,34 @@ def test_records_of_old_batches_go(tmp_path: Path):
     last = table.last()
     assert last is not None
     assert last.progress == {QUEUE: 8}
+
+
+# --- readers and compactions
+
+
+def test_readers_share_and_keep_a_compaction_out_until_all_have_ended(tmp_path: Path):
+    fresh(tmp_path)
+    with keep_files(tmp_path):
+        with keep_files(tmp_path), keep_readers_out(tmp_path) as is_unread:
+            assert not is_unread
+        with keep_readers_out(tmp_path) as is_unread:
+            assert not is_unread
+    with keep_readers_out(tmp_path) as is_unread:
+        assert is_unread
+
+
+def test_a_reader_waits_for_a_compaction_and_refuses_one_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(archive_folder, "READERS_WAIT_S", 0.0)
+    fresh(tmp_path)
+    refused = pytest.raises(ArchiveError, match=r"A compaction of the archive .* does not end")
+    with keep_readers_out(tmp_path), refused, keep_files(tmp_path):
+        pass
+
+
+def test_a_folder_without_an_archive_is_left_alone_by_its_readers(tmp_path: Path):
+    with keep_files(tmp_path / "none"):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- folders

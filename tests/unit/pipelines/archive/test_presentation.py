@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from skyrocket.pipelines.archive.batch_record import AddedFile, BatchRecord, LostMessages
-from skyrocket.pipelines.archive.job import ArchiveSummary, TopicCounts
 from skyrocket.pipelines.archive.presentation import archive_page
+from skyrocket.pipelines.archive.summary import ArchiveSummary, TopicCounts
 from skyrocket.pipelines.progress import ProgressHistory
 from skyrocket.report import render_page
 

@@ -242,6 +242,33 @@ def test_a_topic_that_is_shorter_than_the_table_is_refused(place: Place):
         run(place, feed)
 
 
+def test_a_topic_that_was_created_again_and_has_grown_past_the_table_is_refused(place: Place):
+    run(place, ListFeed([[body("a", 1)], [body("b", 1)]]))
+    other = ListFeed([[body("c", 1), body("c", 2)], [body("b", 1)]], prefix="new")
+    with pytest.raises(MissingMessagesError, match=r"^The table has queue 0 .* up to offset 1, and the message at 0 was id-0-0;"):
+        run(place, other, options(skip_missing=True))
+    assert set(place.state()) == {"a", "b"}
+    same = ListFeed([[body("a", 1), body("a", 2)], [body("b", 1)]])
+    assert run(place, same).messages == 1
+    other.limits, other.queues[0] = [3, 1], [body("c", 1)] * 3
+    with pytest.raises(MissingMessagesError, match="and the message at 1 was id-0-1; now it is new-0-1"):
+        run(place, other)
+
+
+def test_a_table_that_an_older_program_made_is_continued_and_knows_its_last_messages_then(place: Place):
+    feed = ListFeed([[body("a", 1), body("a", 2), body("a", 3)]], limits=[1])
+    with locked(place) as target:
+        job = TableRun(target, options(), feed)
+        job._read_ids = lambda _offsets: {}
+        job.run()
+    feed.limits = [2]
+    assert run(place, feed).messages == 1
+    with locked(place) as target:
+        description = target.load()
+    assert description is not None
+    assert [(one.offset, one.id) for one in description.last_messages] == [(1, "id-0-1")]
+
+
 def test_an_empty_topic_makes_no_table_unless_a_schema_names_the_columns(place: Place):
     feed = ListFeed([[]])
     assert run(place, feed, options(columns=None)).is_new

@@ -6,8 +6,9 @@ import shutil
 from pathlib import Path
 
 from skyrocket.client.queues import Queue
+from skyrocket.pipelines.archive.coverage import QueueRows
 from skyrocket.pipelines.archive.plan import QueueBounds
-from skyrocket.pipelines.verify.archive_check import common_ranges
+from skyrocket.pipelines.verify.archive_check import GAPS_NAMED, common_ranges, expected_ranges, remark_gaps
 from skyrocket.pipelines.verify.presentation import verify_document, verify_lines, verify_page, verify_rows
 from skyrocket.pipelines.verify.replica_check import LogRange, compare_range, describe_bounds, log_range, plan_ranges
 from skyrocket.pipelines.verify.result import PROBLEMS_MAX, VerifyResult
@@ -56,6 +57,20 @@ def test_what_topic_and_archive_both_have_is_compared():
     archived = {A: QueueBounds(5, 100), B: QueueBounds(0, 10)}
     assert common_ranges(archived, {A: QueueBounds(50, 200)}) == {A: QueueBounds(50, 100)}
     assert common_ranges(archived, {A: QueueBounds(100, 200), B: QueueBounds(0, 7)}) == {B: QueueBounds(0, 7)}
+
+
+def test_what_the_files_have_does_not_shorten_what_is_expected():
+    counted = {A: QueueRows(3, 3, 7, 9)}
+    assert expected_ranges({A: 10, B: 4}, {A: 5, B: 0}, counted) == ({A: QueueBounds(5, 10), B: QueueBounds(0, 4)}, 0)
+    assert expected_ranges({A: 10, B: 4}, {B: 0}, counted) == ({A: QueueBounds(7, 10), B: QueueBounds(0, 4)}, 1)
+
+
+def test_gaps_are_named_up_to_a_limit():
+    assert remark_gaps({A: [QueueBounds(3, 5)]}) == [
+        f"{A}: offsets 3 to 4 were deleted before they were archived (--skip-missing)."
+    ]
+    many = remark_gaps({A: [QueueBounds(10 * one, 10 * one + 1) for one in range(GAPS_NAMED + 2)]})
+    assert (len(many), many[-1]) == (GAPS_NAMED + 1, "2 more gaps of that kind.")
 
 
 def test_results_are_bounded_and_shown():
