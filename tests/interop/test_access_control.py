@@ -24,7 +24,7 @@ from skyrocket.protocol.signature import signed_fields
 from tests.support.access_control import GuardedRouter
 from tests.support.apache import run_java
 from tests.support.apache_admin import Admin
-from tests.support.apache_cluster import ApacheCluster
+from tests.support.apache_cluster import NO_TIMERS, ApacheCluster
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import SMALL_STORE, Skyrocket
 
@@ -60,7 +60,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Side]]
     home = tmp_path_factory.mktemp("acl")
     port = free_port(-2, 1)
     with ApacheCluster(home / "apache") as apache, Skyrocket(home / "ours", AUTH) as ours:
-        apache.broker(home / "store", {**SMALL_STORE, **AUTH, **APACHES, "listenPort": port})
+        apache.broker(home / "store", {**SMALL_STORE, **AUTH, **APACHES, **NO_TIMERS, "listenPort": port})
         yield {
             "apache": Side("apache", apache.nameserver, f"127.0.0.1:{port}"),
             "ours": Side("ours", ours.nameserver, ours.address),
