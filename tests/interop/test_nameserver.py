@@ -23,7 +23,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.settings.metrics import MonitoredSettings
 from tests.support.apache_archive import program
-from tests.support.apache_cluster import NO_TIMERS, ApacheCluster, Client, JavaProcess, send_request
+from tests.support.apache_cluster import ApacheCluster, Client, JavaProcess, send_request
 from tests.support.cpu_pressure import read_cpu_wait_s
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
@@ -84,7 +84,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
         apache = Apache(home / "clients1"), Apache(home / "clients2")
         # A broker whose slaves may stand in for it sends heartbeats, and says after how long it is to be taken for dead.
         acting = {"enableSlaveActingMaster": "true", "brokerNotActiveTimeoutMillis": SILENT_MS}
-        broker = cluster.broker(home / "store", {"namesrvAddr": f"{ours};{cluster.nameserver}", **acting, **NO_TIMERS})
+        broker = cluster.broker(home / "store", {"namesrvAddr": f"{ours};{cluster.nameserver}", **acting})
         wait_until(lambda: route(ours, SELF_TEST) is not None, "the broker registers")
         try:
             kv = home / "ours/kvConfig.json", home / "namesrv/namesrv/kvConfig.json"

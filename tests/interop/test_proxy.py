@@ -18,7 +18,7 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.headers import CreateTopicRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from tests.support.apache_admin import Admin
-from tests.support.apache_cluster import NO_TIMERS, ApacheCluster, send_request
+from tests.support.apache_cluster import ApacheCluster, send_request
 from tests.support.java_scenes import Cluster, Got, Out, Scenes
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import SMALL_STORE, SkyrocketBroker, SkyrocketNameserver, SkyrocketProxy, registered
@@ -85,7 +85,7 @@ def hidden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hidden]:
         SkyrocketBroker(home / "ours", names.nameserver, {**CHECKS, "brokerClusterName": "Test", "brokerName": OURS}) as ours,
     ):
         port = free_port(-2, 1)
-        settings = {**SMALL_STORE, **CHECKS, **NO_TIMERS, "brokerName": THEIRS, "listenPort": port}
+        settings = {**SMALL_STORE, **CHECKS, "brokerName": THEIRS, "listenPort": port}
         cluster.broker(home / "theirs", {**settings, "namesrvAddr": f"{names.nameserver};{cluster.nameserver}"})
         wait_until(lambda: len(registered(names.nameserver)) == 2, "both brokers are registered")
         with (
