@@ -19,7 +19,7 @@ from skyrocket.spark.options.sink_options import SinkOptions
 from skyrocket.spark.options.source_options import source_options
 from skyrocket.spark.source.batch_reader import BatchReader
 from tests.spark.sink_scenes import bodies, commit, exactly_once, options_for, send, stage
-from tests.support.apache_cluster import NO_TIMERS, ApacheCluster
+from tests.support.apache_cluster import ApacheCluster
 from tests.support.certificates import Certificate
 from tests.support.skyrocket_process import Skyrocket, SkyrocketBroker, SkyrocketNameserver
 from tests.support.waiting import wait_until
@@ -116,7 +116,7 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     }
     if request.param == "apache":
         with ApacheCluster(home) as cluster:
-            cluster.broker(home / "store", {**settings, **NO_TIMERS})
+            cluster.broker(home / "store", settings)
             yield cluster.nameserver
     else:
         with Skyrocket(home, settings) as server:
