@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.bytecode import without_bytecode, write_bytecode
 from tests.support.schedule import CUTS, part_of, read_durations
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,3 +40,17 @@ def test_durations_are_sorted_by_length():
 )
 def test_part_of_a_test(nodeid: str, part: str):
     assert part_of(nodeid) == part
+
+
+def test_bytecode_is_written_of_all_tests_and_of_broken_ones_never(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    names = ["test_one.py", "test_two.py", "test_broken.py"]
+    one, two, broken = (tmp_path / name for name in names)
+    for file in (one, two):
+        file.write_text("def test_it():\n    assert 1 + 1 == 2\n")
+    broken.write_text("def")
+    write_bytecode(tmp_path, missing_min=4)
+    assert without_bytecode(tmp_path) == [broken, one, two], "so few are left to the workers"
+    write_bytecode(tmp_path, missing_min=3)
+    assert without_bytecode(tmp_path) == [broken]

@@ -22,7 +22,7 @@ from skyrocket.protocol.requests import REQUESTS
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.signature import signed_fields
 from tests.support.apache.admin import Admin
-from tests.support.apache.cluster import ApacheCluster
+from tests.support.apache.cluster import NO_TIMERS, ApacheCluster
 from tests.support.apache.packages import run_java
 from tests.support.brokers.access_control import GuardedRouter
 from tests.support.ports import free_port
@@ -60,7 +60,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Side]]
     home = tmp_path_factory.mktemp("acl")
     port = free_port(-2, 1)
     with ApacheCluster(home / "apache") as apache, Skyrocket(home / "ours", AUTH) as ours:
-        apache.broker(home / "store", {**SMALL_STORE, **AUTH, **APACHES, "listenPort": port})
+        apache.broker(home / "store", {**SMALL_STORE, **AUTH, **APACHES, **NO_TIMERS, "listenPort": port})
         yield {
             "apache": Side("apache", apache.nameserver, f"127.0.0.1:{port}"),
             "ours": Side("ours", ours.nameserver, ours.address),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.apache.cluster import ApacheCluster
+from tests.support.apache.cluster import NO_TIMERS, ApacheCluster
 from tests.support.apache.java_scenes import Cluster, Got, Out, Refused, Scenes, Sent
 from tests.support.processes.skyrocket_process import Skyrocket, registered
 from tests.support.waiting import wait_until
@@ -68,7 +68,7 @@ def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with ExitStack() as stack:
         if way.server == "apache":
             theirs = stack.enter_context(ApacheCluster(home))
-            theirs.broker(home / "store", {"mappedFileSizeCommitLog": 16_777_216, "brokerName": "broker-a"})
+            theirs.broker(home / "store", {"mappedFileSizeCommitLog": 16_777_216, "brokerName": "broker-a", **NO_TIMERS})
             cluster = Cluster(theirs.nameserver, registered(theirs.nameserver)[0], "Test")
         else:
             ours = request.getfixturevalue("skyrocket")

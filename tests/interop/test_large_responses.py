@@ -13,7 +13,7 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.message.record import iterate_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache.cluster import ApacheCluster, send_request
+from tests.support.apache.cluster import NO_TIMERS, ApacheCluster, send_request
 from tests.support.apache.packages import run_java
 from tests.support.brokers.running_broker import pull_header
 from tests.support.processes.skyrocket_process import Skyrocket, registered
@@ -34,7 +34,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             yield request.param, running.nameserver
         return
     with ApacheCluster(home) as cluster:
-        cluster.broker(home / "store", {})
+        cluster.broker(home / "store", NO_TIMERS)
         fill(cluster.nameserver)
         yield request.param, cluster.nameserver
 

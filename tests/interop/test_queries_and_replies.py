@@ -21,7 +21,7 @@ from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.message.message_id import decode_offset_id
 from skyrocket.protocol.requests import RequestCode
 from tests.support.apache.admin import Admin
-from tests.support.apache.cluster import ApacheCluster
+from tests.support.apache.cluster import NO_TIMERS, ApacheCluster
 from tests.support.apache.java_scenes import Cluster
 from tests.support.apache.query_scenes import Failed, Found, QueryScenes
 from tests.support.processes.skyrocket_process import Skyrocket, registered
@@ -74,7 +74,8 @@ def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with ExitStack() as stack:
         if way.server == "apache":
             theirs = stack.enter_context(ApacheCluster(home))
-            theirs.broker(home / "store", {"mappedFileSizeCommitLog": 16_777_216, "brokerName": "broker-a", **SETTINGS})
+            settings = {"mappedFileSizeCommitLog": 16_777_216, "brokerName": "broker-a", **SETTINGS, **NO_TIMERS}
+            theirs.broker(home / "store", settings)
             cluster = Cluster(theirs.nameserver, registered(theirs.nameserver)[0], "Test")
         else:
             ours = request.getfixturevalue("skyrocket")

@@ -22,7 +22,7 @@ from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.message.record import iterate_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache.cluster import ApacheCluster, send_request
+from tests.support.apache.cluster import NO_TIMERS, ApacheCluster, send_request
 from tests.support.apache.java_scenes import Cluster, Got, Out, Scenes
 from tests.support.brokers.running_broker import pull_header, send_header
 from tests.support.processes.skyrocket_process import Skyrocket, registered
@@ -58,7 +58,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Clu
         ours = stack.enter_context(Skyrocket(home / "skyrocket", {"enablePropertyFilter": "true"}))
         theirs = stack.enter_context(ApacheCluster(home / "apache"))
         settings = {"mappedFileSizeCommitLog": 16_777_216, "brokerName": "broker-a", "enablePropertyFilter": "true"}
-        theirs.broker(home / "store", settings)
+        theirs.broker(home / "store", {**settings, **NO_TIMERS})
         yield {
             "skyrocket": Cluster(ours.nameserver, ours.address, "DefaultCluster"),
             "apache": Cluster(theirs.nameserver, registered(theirs.nameserver)[0], "Test"),

@@ -20,7 +20,7 @@ from skyrocket.protocol.message.properties import decode_properties
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT
-from tests.support.apache.cluster import OPS_IN_BATCHES, ApacheCluster, send_request
+from tests.support.apache.cluster import NO_TIMERS, OPS_IN_BATCHES, ApacheCluster, send_request
 from tests.support.apache.transaction_scenes import COMMIT, ROLLBACK, UNKNOWN, Transacted, TransactionScenes, stored
 from tests.support.ports import free_port
 from tests.support.processes.skyrocket_process import SMALL_STORE, Skyrocket, SkyrocketBroker, registered
@@ -123,7 +123,8 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     with ExitStack() as stack:
         if way.server == "apache":
             theirs = stack.enter_context(ApacheCluster(home))
-            theirs.broker(home / "store", {**SETTINGS, "mappedFileSizeCommitLog": 16_777_216, "brokerName": "broker-a"})
+            settings = {**SETTINGS, **NO_TIMERS, "mappedFileSizeCommitLog": 16_777_216, "brokerName": "broker-a"}
+            theirs.broker(home / "store", settings)
             nameserver, broker = theirs.nameserver, registered(theirs.nameserver)[0]
         else:
             ours = stack.enter_context(Skyrocket(home, {**SETTINGS, **OPS_IN_BATCHES}))

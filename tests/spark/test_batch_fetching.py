@@ -17,7 +17,7 @@ from skyrocket.spark.errors import DataLossError, SparkSourceError, UnreachableC
 from skyrocket.spark.options.source_options import source_options
 from skyrocket.spark.source.batch_reader import BatchReader
 from skyrocket.testing import sync as testing
-from tests.support.apache.cluster import ApacheCluster
+from tests.support.apache.cluster import NO_TIMERS, ApacheCluster
 from tests.support.brokers.forgetting import FORGETFUL, expire
 from tests.support.processes.skyrocket_process import Skyrocket, SkyrocketBroker, SkyrocketNameserver
 from tests.support.waiting import wait_until
@@ -77,7 +77,8 @@ def test_read_continues_when_a_killed_broker_is_back(tmp_path: Path):
 
 def test_read_continues_when_a_killed_broker_of_apache_is_back(tmp_path: Path):
     with ApacheCluster(tmp_path) as cluster:
-        broker = cluster.broker(tmp_path / "store", {"mappedFileSizeCommitLog": 16_777_216, "brokerName": "a"})
+        settings = {"mappedFileSizeCommitLog": 16_777_216, "brokerName": "a", **NO_TIMERS}
+        broker = cluster.broker(tmp_path / "store", settings)
         fill(cluster.nameserver, "a", 9_000)
         # Apache's broker acknowledges a message before it is in its queue, and a batch ends where the queues end.
         wait_until(lambda: sum(len(part) for part in planned(cluster.nameserver)) == 18_000, "all messages are in the queues")
@@ -86,7 +87,7 @@ def test_read_continues_when_a_killed_broker_of_apache_is_back(tmp_path: Path):
             found.append(batch)
             if len(found) == 1:
                 broker.kill()
-                cluster.broker(tmp_path / "store", {"mappedFileSizeCommitLog": 16_777_216, "brokerName": "a"})  # on another port
+                cluster.broker(tmp_path / "store", settings)  # on another port
     assert places(found) == everything(9_000)
 
 

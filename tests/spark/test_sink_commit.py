@@ -25,7 +25,7 @@ from skyrocket.spark.sink.ledger_entries import BatchCommitted, BatchCommitting,
 from tests.spark.conftest import Cluster
 from tests.spark.sink_deaths import Life, mortal_commit, no_check
 from tests.spark.sink_scenes import abort, bodies, commit, count_in, exactly_once, messages, stage, visible_bodies
-from tests.support.apache.cluster import ApacheCluster
+from tests.support.apache.cluster import NO_TIMERS, ApacheCluster
 from tests.support.processes.skyrocket_process import Skyrocket
 
 ROWS = [f"row {number}" for number in range(5)]
@@ -337,7 +337,7 @@ def impatient(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
             yield process.nameserver
     else:
         with ApacheCluster(tmp_path) as cluster:
-            cluster.broker(tmp_path / "store", {"mappedFileSizeCommitLog": 16_777_216, **IMPATIENT})
+            cluster.broker(tmp_path / "store", {"mappedFileSizeCommitLog": 16_777_216, **IMPATIENT, **NO_TIMERS})
             yield cluster.nameserver
 
 

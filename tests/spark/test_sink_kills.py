@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.sink_scenes import bodies, commit, exactly_once, options_for, send, stage, visible_bodies
-from tests.support.apache.cluster import ApacheCluster, JavaProcess
+from tests.support.apache.cluster import NO_TIMERS, ApacheCluster, JavaProcess
 from tests.support.ports import free_port
 from tests.support.processes.skyrocket_process import Skyrocket
 from tests.support.spark.crash import CRASHES, REPOSITORY, SEED
@@ -60,7 +60,7 @@ class Apaches(Broker):
 
     def start(self) -> None:
         """Start again with the same name and port."""
-        self._process = self._cluster.broker(self._store, {**self._settings, **SYNC_FLUSH})
+        self._process = self._cluster.broker(self._store, {**self._settings, **SYNC_FLUSH, **NO_TIMERS})
 
 
 @pytest.fixture(params=["ours", pytest.param("apache", marks=pytest.mark.interop)])

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
+from tests.support.bytecode import write_bytecode
+
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
@@ -109,9 +111,13 @@ class DurationsWriter:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Add the writer where all reports arrive: in the process that gives tests to workers, not in the workers."""
+    """Prepare a whole run: in the process that gives tests to workers and gets their reports, not in the workers."""
     is_whole_run = config.getoption("dist", "no") == "loadfile"  # not `make check`, which runs the tests of one folder
-    if os.environ.get(WRITE_DURATIONS) == "1" and is_whole_run and "PYTEST_XDIST_WORKER" not in os.environ:
+    if not is_whole_run or "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    if not config.getoption("file_or_dir"):
+        write_bytecode()
+    if os.environ.get(WRITE_DURATIONS) == "1":
         config.pluginmanager.register(DurationsWriter())
 
 

@@ -343,7 +343,7 @@ public class ClientScenes {
         if ("orderly".equals(options.get("listener"))) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
                 MessageExt first = messages.get(0);
-                AtomicInteger busy = BUSY.computeIfAbsent(given[2] + "/" + first.getTopic() + "/" + first.getQueueId(), key -> new AtomicInteger());
+                AtomicInteger busy = BUSY.computeIfAbsent(given[2] + "/" + context.getMessageQueue(), key -> new AtomicInteger());
                 if (busy.incrementAndGet() > 1) {
                     OVERLAPS.incrementAndGet();
                 }

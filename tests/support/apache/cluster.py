@@ -47,13 +47,19 @@ LITTLE_WORK = {
     "transactionOpBatchInterval": 3_600_000,
     "transactionOpMsgMaxSize": 1,
 }
+# The timer wheel costs a second of CPU time in half a minute without a timer. For brokers whose tests have no timers. A broker
+# without a wheel cannot delete a topic.
+NO_TIMERS = {"timerWheelEnable": "false"}
 OPS_IN_BATCHES = {"transactionOpBatchInterval": 300, "transactionOpMsgMaxSize": 4096}
 # A test that sets OPS_IN_BATCHES has the thread that spins. At a lower priority it takes the processor time that others leave.
 SPINNING = "TransactionalOp"  # the first 15 characters of the thread's name
 SPINNING_NICE = 10
 
 _LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_TIMERSLACK = 1, 29
+# A broker without work has threads that wake up every millisecond. The kernel may delay each of them so far, to wake several at
+# once: half the CPU time of a broker that waits. Clients keep their time, because tests look at what they do within milliseconds.
+SERVER_TIMER_SLACK_NS = 5_000_000
 
 
 def _die_with_parent() -> None:
@@ -61,12 +67,19 @@ def _die_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def _prepare_server() -> None:
+    _die_with_parent()
+    _LIBC.prctl(_PR_SET_TIMERSLACK, SERVER_TIMER_SLACK_NS)
+
+
 class NotStartedError(AssertionError):
     """A process of Apache's ended, or did not answer in time; the text has the end of its log."""
 
 
 class JavaProcess:
-    def __init__(self, name: str, home: Path, arguments: list[str], *, pipes: bool = False) -> None:
+    def __init__(
+        self, name: str, home: Path, arguments: list[str], *, pipes: bool = False, prepare: Callable[[], None] = _die_with_parent
+    ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.name = name
         self.home = home
@@ -80,7 +93,7 @@ class JavaProcess:
                 stderr=log,
                 cwd=home,
                 env={**os.environ, "ROCKETMQ_HOME": str(home)},
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 one system call: it takes no lock that another thread may hold
+                preexec_fn=prepare,  # noqa: PLW1509 system calls only: it takes no lock that another thread may hold
             )
 
     def log_tail(self) -> str:
@@ -223,7 +236,8 @@ class ApacheCluster:
 
     def _start(self, name: str, heap: str, main_class: str, settings: Path) -> JavaProcess:
         options = [heap, "-XX:MaxDirectMemorySize=256m", *JAVA_OPENS_BROKER, *NO_TLS, *with_archive()]
-        process = JavaProcess(name, self._home / name, [*options, main_class, "-c", str(settings)])
+        arguments = [*options, main_class, "-c", str(settings)]
+        process = JavaProcess(name, self._home / name, arguments, prepare=_prepare_server)
         self._processes.append(process)
         return process
 
