@@ -58,8 +58,8 @@ def run(home: Path, master: str, cluster: Cluster, *words: object, given: Mappin
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def document(done: Done) -> dict[str, Any]:
-    assert done.returncode == 0, done.stderr[-4000:]
+def document(done: Done, exit_code: int = 0) -> dict[str, Any]:
+    assert done.returncode == exit_code, done.stderr[-4000:]
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -81,7 +81,7 @@ def job(master: str, ours: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
     """Run a job on the master, in a process that all tests of this master share, and return the document that it prints."""
     home = tmp_path_factory.mktemp("jobs")
     with CommandProcess(home, command_environment(home)) as process:
-        yield lambda *words: document(process.run(*command(master, ours, *words)))
+        yield lambda *words, exit_code=0: document(process.run(*command(master, ours, *words)), exit_code)
 
 
 # Local mode is that of all other tests, so these three need no JVM of their own for it.
@@ -107,7 +107,7 @@ def test_an_audit_runs_on_any_master(job: Job, ours: Cluster, topic: str, tmp_pa
     with Producer(ours.nameserver, group="stamping") as producer:
         batch = [Message(topic, b"m", properties=stamp) for stamp in stamps]
         producer.send_batch(batch, queue=Queue(topic, ours.broker_name, 0))
-    audited = job("audit", topic, "--partitions", 4, "--json")
+    audited = job("audit", topic, "--partitions", 4, "--json", exit_code=1)
     assert audited["messages"] == 99
     assert [stream["missingNumbers"] for stream in audited["streams"]] == [[[42, 42]]]
 
