@@ -70,5 +70,5 @@ def test_apaches_node_as_the_only_other_one_is_the_source_also_if_ours_led(tmp_p
                 file.write(b"damage")
         group.start(OURS)
         wait_until(lambda: group.entries(OURS)[:60] == entries[:60], group.tails, 120)
-        assert "Repaired: entries" in ours.log_tail(200)
+        wait_until(lambda: "Repaired: entries" in ours.log_tail(200), ours.log_tail, 60)
         wait_until(lambda: is_served(OURS), lambda: f"{stored}\n{ours.log_tail()}", 60)
