@@ -105,7 +105,7 @@ pipeline-crash: $(READY)  ## kill drivers, workers and executors of archive, rep
 pipeline-large: $(READY)  ## run every job with a million messages (make test: 20,000)
 	SKYROCKET_PIPELINE_MESSAGES=1000000 $(BIN)/python -m pytest -rP tests/spark/pipelines/test_large_run.py
 
-bench: $(READY)  ## measure our broker, Apache's and Kafka in turns (15 minutes), and write docs/benchmarks.md
+bench: $(READY)  ## measure our broker, Apache's and Kafka in turns (18 minutes), and write docs/benchmarks.md
 	$(BIN)/python -m bench.suite full $(ARGS)
 
 bench-quick: $(READY)  ## compare our broker with Apache's, in less than three minutes; fails when a ratio is a third worse than bench/expected.json
