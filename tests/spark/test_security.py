@@ -13,6 +13,7 @@ import pytest
 
 from skyrocket.client.session.credentials import Credentials
 from skyrocket.client.sync import Admin
+from skyrocket.protocol.system_names import HALF_TOPIC, TOOLS_GROUP
 from skyrocket.spark.columns import spark_schema
 from skyrocket.spark.errors import OptionError, RequestRefusedError, UnreachableClusterError
 from skyrocket.spark.options.sink_options import SinkOptions
@@ -25,6 +26,7 @@ from tests.support.processes.skyrocket_process import Skyrocket, SkyrocketBroker
 from tests.support.waiting import wait_until
 
 TOPIC = "orders"
+SINK_LEDGER = "SKYROCKET_SINK_LEDGER"
 ROWS = [f"row {number}" for number in range(20)]
 USER, PASSWORD = "etl", "12345678"
 _NUMBERS = itertools.count()  # a new query for each commit: the ledger refuses to commit a batch of a query twice
@@ -157,3 +159,50 @@ def test_refused_task_names_its_queue(empty: str):
     planned = reader(empty, RIGHT).partitions()
     with pytest.raises(RequestRefusedError, match=r"queue \d of orders at a cannot be read: .* NO_PERMISSION"):
         list(reader(empty, WRONG).read(planned[0]))
+
+
+# --- access control: users who are not Super, with rules for what they do and nothing else
+
+ALL_USES = ["Pub", "Sub", "Get"]
+RULES = {  # docs/spark.md names them
+    "writer": {f"Topic:{TOPIC}": ["Pub"]},
+    "committer": {
+        f"Topic:{TOPIC}": ALL_USES,
+        f"Topic:{SINK_LEDGER}": ALL_USES,
+        f"Topic:{HALF_TOPIC}": ["Get"],
+        f"Group:{TOOLS_GROUP}": ["Sub"],
+    },
+    "reader": {f"Topic:{TOPIC}": ["Sub", "Get"], "Group:readers": ["Sub"]},
+}
+
+
+def test_normal_users_need_only_the_rules_that_the_documentation_names(tmp_path: Path):
+    settings = {
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+        "initAuthenticationUser": json.dumps({"username": "root", "password": "root-secret"}),
+        "innerClientAuthenticationCredentials": json.dumps({"accessKey": "inner", "secretKey": "inner-secret"}),
+        "authAuditLogPath": tmp_path / "audit.log",
+    }
+    options = {name: {"accessKey": name, "secretKey": PASSWORD, "retryTimeout": "20s"} for name in RULES}
+    reading = {name: {**given, "groupId": "readers"} for name, given in options.items()}
+    with Skyrocket(tmp_path, settings) as server:
+        with Admin(server.nameserver, credentials=Credentials("root", "root-secret")) as admin:
+            admin.topics.create(TOPIC, queues=2)
+            admin.topics.create(SINK_LEDGER, queues=1)
+            for user, rules in RULES.items():
+                admin.access.create_user(user, PASSWORD)
+                for resource, actions in rules.items():
+                    admin.access.create_rules(user, [resource], actions)
+        asyncio.run(at_least_once(server.nameserver, options["writer"]))
+        assert read(server.nameserver, reading["reader"]) == ROWS
+        asyncio.run(once(server.nameserver, options["committer"]))
+        assert read(server.nameserver, reading["reader"]) == sorted(ROWS * 2, key=ROWS.index)
+        with pytest.raises(RequestRefusedError, match="NO_PERMISSION"):
+            read(server.nameserver, reading["writer"])
+        with pytest.raises(RequestRefusedError, match="NO_PERMISSION"):
+            asyncio.run(at_least_once(server.nameserver, options["reader"]))
+        server.stop()
+    lines = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]
+    refused = [(line["user"], line["remark"]) for line in lines if line["decision"] == "refused"]
+    assert {user for user, _ in refused} == {"writer", "reader"}, refused
