@@ -19,6 +19,7 @@ from skyrocket.spark.errors import OptionError, RequestRefusedError, Unreachable
 from skyrocket.spark.options.sink_options import SinkOptions
 from skyrocket.spark.options.source_options import source_options
 from skyrocket.spark.source.batch_reader import BatchReader
+from tests.spark.sink_deaths import Life, mortal_commit
 from tests.spark.sink_scenes import bodies, commit, exactly_once, options_for, send, stage
 from tests.support.apache.cluster import ApacheCluster
 from tests.support.processes.certificates import Certificate
@@ -43,6 +44,14 @@ async def at_least_once(nameserver: str, options: Mapping[str, str]) -> None:
 async def once(nameserver: str, options: Mapping[str, str]) -> None:
     given: SinkOptions = exactly_once(nameserver, TOPIC, **options)
     query = f"query {next(_NUMBERS)}"
+    await commit(given, await stage(given, bodies(*ROWS), query=query), query=query)
+
+
+async def once_although_the_driver_dies(nameserver: str, options: Mapping[str, str]) -> None:
+    """The first driver dies in the middle of its ENDs, and the next one searches the queues for what it has delivered."""
+    given: SinkOptions = exactly_once(nameserver, TOPIC, **options)
+    query = f"query {next(_NUMBERS)}"
+    assert not await mortal_commit(given, await stage(given, bodies(*ROWS), query=query), Life(len(ROWS)), query=query)
     await commit(given, await stage(given, bodies(*ROWS), query=query), query=query)
 
 
@@ -197,7 +206,8 @@ def test_normal_users_need_only_the_rules_that_the_documentation_names(tmp_path:
         asyncio.run(at_least_once(server.nameserver, options["writer"]))
         assert read(server.nameserver, reading["reader"]) == ROWS
         asyncio.run(once(server.nameserver, options["committer"]))
-        assert read(server.nameserver, reading["reader"]) == sorted(ROWS * 2, key=ROWS.index)
+        asyncio.run(once_although_the_driver_dies(server.nameserver, options["committer"]))
+        assert read(server.nameserver, reading["reader"]) == sorted(ROWS * 3, key=ROWS.index)
         with pytest.raises(RequestRefusedError, match="NO_PERMISSION"):
             read(server.nameserver, reading["writer"])
         with pytest.raises(RequestRefusedError, match="NO_PERMISSION"):
