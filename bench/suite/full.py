@@ -150,11 +150,11 @@ def _run_phase(
             record.results += measure_in_turns(load, servers, rounds, seconds, home, progress)
             if load.name == LAST_ALIKE:
                 _note_memory(record, servers)
-            _profile(load, servers, home, record, progress)
+            _profile(load, servers, home, record)
     shutil.rmtree(home, ignore_errors=True)
 
 
-def _profile(load: Load, servers: Sequence[Server], home: Path, record: RunRecord, progress: Progress) -> None:
+def _profile(load: Load, servers: Sequence[Server], home: Path, record: RunRecord) -> None:
     """Run a load on our broker once more, while perf samples it. That round does not count for the figures."""
     server = next((each for each in servers if each.name == OURS), None)
     if server is None or load.source == JAVA or (load.is_calm and load.mode != "send") or not profile.is_there():
@@ -163,7 +163,7 @@ def _profile(load: Load, servers: Sequence[Server], home: Path, record: RunRecor
         try:
             record.profiles.append(profile.profile_load(load, server, home / "profile"))
         except (LoadError, OSError, subprocess.SubprocessError) as failure:
-            progress(f"the profile of {load.name} failed: {failure}")
+            record.left_out.append(f"the profile of {load.name}: {(str(failure) or repr(failure))[-300:]}")
 
 
 def start_servers(
